@@ -15,6 +15,7 @@ from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.frontier_stream import FrontierStream
 from dagster_operators.api.joined_stream import JoinedStream
 from dagster_operators.api.keyed_stream import KeyedStream
+from dagster_operators.api.never_final import require_final_rows
 from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
 from dagster_operators.api.windowed_stream import WindowedStream
@@ -26,6 +27,7 @@ from dagster_operators.graph.outputs import asset_path
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
+from dagster_operators.operators.relational.final_rows import FinalRows
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
 from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.to_changes import ToChanges
@@ -308,6 +310,34 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         if self.event_time is None:
             raise SchemaError("within_last needs an event time", **where, remedy=self._type.timeless_remedy)
         return self._join(WithinLast, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
+
+    def final(self, *, name: str | None = None, chain: bool = True, renamed_from: str | None = None) -> Stream:
+        """The rows of a stream of changes that are final: each once, when the watermark has passed it. An append stream.
+
+        What was taken back or corrected until then does not come. The lateness of the source says for how long that counts;
+        changes that come later are counted, and handed on by :meth:`late`.
+
+        Args:
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operator before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+
+        Raises:
+            SchemaError: The stream has no event time, or its rows stay anyway.
+            PipelineError: It comes from ``within_last``, of which no row is ever final.
+
+        >>> from dagster_operators import DeltaSource, Pipeline
+        >>> source = Pipeline("p", root="data").source("orders", DeltaSource("orders", changes=True), event_time="at")
+        >>> source.as_changes().final().event_time
+        'at'
+        """
+        where = {"pipeline": self._dataflow.name, "operator": name or FinalRows.kind}
+        if not self._type.retracting and not self._type.updating:
+            raise SchemaError("the rows of the stream stay: they are final when they come", **where, remedy="leave final() out")
+        if self.event_time is None:
+            raise SchemaError("final needs an event time", **where, remedy=self._type.timeless_remedy)
+        require_final_rows(self._dataflow, self._ref, where["operator"])
+        return self._join(FinalRows, (self,), name, chain=chain, renamed_from=renamed_from, event_time=self.event_time)
 
     def latest(self, *keys: str, name: str | None = None, chain: bool = True) -> Stream:
         """The current row of each key, from a stream of changes: an updating stream.

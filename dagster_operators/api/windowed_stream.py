@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from dagster_operators.api.additions import Built
 from dagster_operators.api.checked_streams import checked_stream
+from dagster_operators.api.never_final import require_final_rows
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError, located
@@ -133,8 +134,16 @@ class WindowedStream(PluggedIn, Built):
         settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
         operator = _AGGREGATES[type(self.window)]
         if self._keyed._stream._type.retracting:  # noqa: SLF001
-            operator = (_FINAL_OF_CHANGES if emit == "final" else _OF_CHANGES).get(operator, operator)
+            operator = (_FINAL_OF_CHANGES if self._is_final(emit, name or "aggregate") else _OF_CHANGES).get(operator, operator)
         return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
+
+    def _is_final(self, emit: Literal["final"] | None, operator: str) -> bool:
+        """Whether final rows of changes are wanted."""
+        stream = self._keyed._stream  # noqa: SLF001
+        if emit is None or not stream._type.retracting:  # noqa: SLF001
+            return False
+        require_final_rows(stream._dataflow, stream._ref, operator)  # noqa: SLF001
+        return True
 
     def pivot(
         self,
@@ -235,8 +244,7 @@ class WindowedStream(PluggedIn, Built):
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
         settings["renamed_from"] = renamed_from
         order = order_texts(by)
-        changes = emit == "final" and stream._type.retracting  # noqa: SLF001
-        operator = FinalTopPerWindow if changes else TopPerWindow
+        operator = FinalTopPerWindow if self._is_final(emit, name or "top") else TopPerWindow
         return stream._add(operator, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
 
     def join(

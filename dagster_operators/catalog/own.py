@@ -23,6 +23,7 @@ _OPERATORS = {
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
     "event_operators": ("events.event_operators:EventOperators", "event_operators", ""),
     "filter": ("relational.filter:Filter", "operators", "stream.filter"),
+    "final_rows": ("relational.final_rows:FinalRows", "change_streams", "stream.final"),
     "final_session_aggregate": ("windows.final_session_aggregate:FinalSessionAggregate", "windows", ""),
     "final_top_per_window": ("windows.final_top_per_window:FinalTopPerWindow", "top", ""),
     "final_window_aggregate": ("windows.final_window_aggregate:FinalWindowAggregate", "windows", ""),

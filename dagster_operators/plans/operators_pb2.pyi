@@ -216,6 +216,12 @@ class Over(_message.Message):
     forget_after: int
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., order_by: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., frame: _Optional[str] = ..., event_time: _Optional[str] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
+class FinalRows(_message.Message):
+    __slots__ = ("event_time",)
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    event_time: str
+    def __init__(self, event_time: _Optional[str] = ...) -> None: ...
+
 class WithinLast(_message.Message):
     __slots__ = ("event_time", "age")
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]

@@ -14,7 +14,7 @@ from dagster_operators.operators.relational.projection import Rename, Select, Wi
 from dagster_operators.plans.logical_plan import PlanNode
 from dagster_operators.plans.shape import PlanShape
 
-_HANDED_ON = ("filter", "drop", "union", "latest", "as_changes", "to_changes", "within_last", "enter", "leave")
+_HANDED_ON = ("filter", "drop", "union", "latest", "as_changes", "to_changes", "within_last", "final_rows", "enter", "leave")
 """Kinds of operators that change no column."""
 
 _LONGEST = 1000

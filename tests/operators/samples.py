@@ -23,6 +23,7 @@ from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.relational.deduplicate_changes import DeduplicateChanges
 from dagster_operators.operators.relational.filter import Filter
+from dagster_operators.operators.relational.final_rows import FinalRows
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
 from dagster_operators.operators.relational.over import Over
@@ -121,6 +122,7 @@ SAMPLES = [
         event_time="t",
         forget_after=5,
     ),
+    FinalRows(name="a", event_time="t"),
     WithinLast(name="a", event_time="t", age=5),
     KeyedAggregate(name="a", keys=("k",), event_time="t", aggregates=PAIRS, forget_after=5),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),

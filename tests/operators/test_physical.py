@@ -108,6 +108,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").key_by("v").window(window).aggregate(n="count(*)", emit="final"),
         rows.as_changes("k").key_by("v").window(do.Session("1 minute")).aggregate(n="count(*)", emit="final"),
         rows.as_changes("k").key_by("v").window(window).top(2, by="t", emit="final"),
+        rows.as_changes("k").final(),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),

@@ -216,6 +216,7 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "sessions_of_changes": lambda one, _: corrected(one).window(do.Session("3 s")).aggregate(n="count(*)", most="max(v)"),
     "final_windows": lambda one, draw: corrected(one).window(fixed(draw)).aggregate(n="count(*)", most="max(v)", emit="final"),
     "final_sessions": lambda one, _: corrected(one).window(do.Session("3 s")).aggregate(n="count(*)", emit="final"),
+    "final_rows": lambda one, _: one.as_changes("if(v > 2, 'delete', 'insert')").filter("v <= 2").final(),
     "final_top": lambda one, draw: corrected(one).window(fixed(draw)).top(1, by="v DESC", emit="final"),
     "within_last": lambda one, draw: (
         one.within_last(draw(st.sampled_from(["2 s", "1 hour"]))).key_by("k").aggregate(n="count(*)")

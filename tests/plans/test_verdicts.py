@@ -25,6 +25,7 @@ STATEFUL |= {
     "window_aggregate_changes",
     "session_aggregate_changes",
     "final_window_aggregate",
+    "final_rows",
     "as_of_join",
     "within_last",
 }

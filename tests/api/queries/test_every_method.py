@@ -100,6 +100,7 @@ CALLS = {
     "stream.union": lambda one, two: one.union(two, two.filter("v > 1"), name="all", chain=False),
     "stream.unnest": lambda one, two: one.unnest("xs AS x", position="at", outer=True, name="unnested", chain=False),
     "stream.window": lambda one, two: one.window(do.Sliding("1 hour", "20 minutes", offset="5 seconds")).aggregate(n="count(*)"),
+    "stream.final": lambda one, two: one.as_changes("k").final(name="settled", chain=False),
     "stream.within_last": lambda one, two: one.within_last("7 days", name="recent", chain=False),
     "stream.with_columns": lambda one, two: one.with_columns({"a b": "v"}, expressions="1", big="true", name="more", chain=False),
     "keyed_stream.add_aggregate": lambda one, two: one.key_by("k").add_aggregate(
@@ -294,6 +295,7 @@ TEXTS = {
     """,
     "stream.unnest": "- unnest: {what: xs AS x, position: at, outer: true, name: unnested, chain: false}",
     "stream.window": "[window: {sliding: {size: 1 hour, slide: 20 minutes, offset: 5 seconds}}, aggregate: {n: count(*)}]",
+    "stream.final": "[as_changes: {change: k}, final: {name: settled, chain: false}]",
     "stream.within_last": "- within_last: {age: 7 days, name: recent, chain: false}",
     "stream.with_columns": "- with_columns: {expressions: {a b: v, expressions: 1}, big: true, name: more, chain: false}",
     "keyed_stream.add_aggregate": """

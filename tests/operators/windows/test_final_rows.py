@@ -117,8 +117,7 @@ def test_the_same_on_spark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sail")
-@fresh_examples(8)
-@example(log=LOG, windows=("session", "sliding", "tumbling"), lateness=0)
+@fresh_examples(3)
 @example(log=LOG, windows=("session", "sliding", "tumbling"), lateness=10)
 @given(
     log=change_logs(values=st.none() | st.sampled_from([0.5, 2.0]), last=60),

@@ -46,10 +46,11 @@ def check_neighbours(epochs: Epochs, part: Part, new: Collection[str]) -> None:
         if why is not None:
             told = ", ".join(map(repr, [*new, *logs]))
             options = why.options + (AS_IT_CUT if logs and AS_IT_CUT not in why.options else "")
+            left = "since= leaves out what was read before, without it they have all; " if "since=" in options else ""
             raise PipelineError(
                 f"to fill it, {table}, of the same state, would be computed anew and may come out otherwise: {why.text}",
                 pipeline=epochs.coordinator.pipeline, table=next(iter(new)),
-                remedy=f"say that both are to be computed anew: pipeline.rebuild([{told}]{options}); "
+                remedy=f"say that both are to be computed anew: pipeline.rebuild([{told}]{options}); {left}"
                 "or leave out backfill=True",
             )  # fmt: skip
 

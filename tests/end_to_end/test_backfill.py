@@ -85,6 +85,7 @@ def test_it_may_be_left_out(tmp_path: Path) -> None:
     assert str(told) == f"table more: {told.problem} (needs a decision)"
     assert "epoch 4 computed it anew from epoch 3 on" in told.problem
     assert "pipeline.rebuild(['more'], since=3)" in told.remedy
+    assert "since= leaves out what was read before" in told.remedy
     made.decide("table more", "keep")
     made.run_until_caught_up()
     assert content(made, "totals") == content(made, "more") == Counter([("a", 2, 2)])

@@ -38,7 +38,7 @@ def told_meanwhile(tell: Callable[[str], object], engine: str, every: float | No
 
 
 def _tasks() -> str:
-    """How many tasks of its running jobs this process's Spark has done; nothing while it runs none."""
+    """How many tasks of its running jobs this process's Spark has done, over how many rows; nothing while it runs none."""
     pyspark: Any = sys.modules.get("pyspark")
     context = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
     if context is None:
@@ -47,7 +47,12 @@ def _tasks() -> str:
         tracker = context.statusTracker()
         jobs = [info for number in tracker.getActiveJobsIds() if (info := tracker.getJobInfo(number))]
         stages = [info for job in jobs for number in job.stageIds if (info := tracker.getStageInfo(number))]
+        running = context._jsc.sc().statusStore().activeStages()  # noqa: SLF001 - Python's own tracker knows no rows
+        at_work = [running.apply(number) for number in range(running.size())]
+        read = sum(stage.inputRecords() + stage.shuffleReadRecords() for stage in at_work)
+        written = sum(stage.outputRecords() + stage.shuffleWriteRecords() for stage in at_work)
     except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
         return ""
     done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done" if all_of_them else ""
+    rows = f", and the stages at work have read {read} rows and written {written}" if read or written else ""
+    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{rows}" if all_of_them else ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ from tests.engines import EMBEDDED
 from tests.orchestration import demo
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from dagster_operators.transactions.manifest import Manifest
@@ -64,6 +68,32 @@ def test_a_long_stage_tells_in_the_runs_log(folder: Path, instance: dg.DagsterIn
     done = demo.definitions(folder).resolve_job_def("demo_epoch").execute_in_process(instance=instance)
     lines = [entry.user_message for entry in instance.all_logs(done.run_id)]
     assert [line for line in lines if line.startswith("Still at work after")]
+
+
+@pytest.mark.slow
+def test_sparks_rows_are_told_beside_its_tasks(spark: SparkSession) -> None:
+    told: list[str] = []
+    counted = threading.Event()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if "rows" in line:
+            counted.set()
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.4)  # of a stage with several tasks, the rows of the first are known while the others run
+            yield batch
+
+    with told_meanwhile(tell, "spark", every=0.05):
+        spark.range(0, 800, 1, 8).mapInArrow(slowly, "id long").count()
+    assert counted.is_set(), told
+    (line, *_) = [line for line in told if "rows" in line]
+    assert re.fullmatch(
+        r"Still at work after \d+ s: \d+ of \d+ tasks of 1 Spark jobs are done, "
+        r"and the stages at work have read \d+ rows and written \d+\.",
+        line,
+    )
 
 
 @pytest.mark.usefixtures("on_sail")

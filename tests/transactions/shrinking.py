@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from dagster_operators.transactions.plan import PlanRecord
 from tests.transactions.schedules import Schedule, Turn
 
 MOST: Final = 2_000
@@ -58,13 +59,13 @@ class Shrunk:
         faults = sum(bool(turn.fault) for turn, _ in schedule.taken)
         return len(schedule.plans), schedule.epochs, faults, len(_switches(schedule)), len(schedule.taken)
 
-    def _fails(self, turns: Sequence[Turn], plans: int | None = None, epochs: int | None = None) -> bool:
+    def _fails(self, turns: Sequence[Turn], plans: tuple[PlanRecord, ...] = (), epochs: int | None = None) -> bool:
         """Whether these turns fail in the same way, and are less; then they are the schedule from here on."""
         if self.tried >= MOST:
             return False
         self.tried += 1
         was = self.schedule
-        made = Schedule(was.plans[:plans], epochs=epochs or was.epochs, model=was.model, turns=turns)
+        made = Schedule(plans or was.plans, epochs=epochs or was.epochs, model=was.model, turns=turns)
         try:
             made.go()
         except BaseException as error:  # noqa: BLE001 - whatever the other one failed with
@@ -77,8 +78,8 @@ class Shrunk:
         for gone in reversed(range(len(self.schedule.plans))):
             left = [turn for turn in self._turns if int(turn.run) != gone]
             named = [replace(turn, run=str(int(turn.run) - (int(turn.run) > gone))) for turn in left]
-            if len(self.schedule.plans) > 1:
-                self._fails(named, plans=len(self.schedule.plans) - 1)
+            if rest := self.schedule.plans[:gone] + self.schedule.plans[gone + 1 :]:
+                self._fails(named, plans=rest)
         while self.schedule.epochs > 1 and self._fails(self._turns, epochs=self.schedule.epochs - 1):
             pass
 

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from dagster_operators.errors import OperatorsError
+from dagster_operators.transactions.plan import PlanRecord
 from tests.transactions.model_world import Model
 from tests.transactions.schedules import Schedule, forget
 from tests.transactions.shrinking import Shrunk
@@ -70,9 +71,9 @@ def test_a_schedule_is_told_by_its_turns() -> None:
     assert again.taken == chosen.taken
 
 
-def failing(model: type[Model], count: int = 2_000) -> tuple[Schedule, Exception]:
+def failing(model: type[Model], plans: tuple[PlanRecord, ...] = (SINK, SINK), count: int = 2_000) -> tuple[Schedule, Exception]:
     for seed in range(count):
-        made = Schedule((SINK, SINK), epochs=2, faults=2, seed=seed, model=model)
+        made = Schedule(plans, epochs=2, faults=2, seed=seed, model=model)
         try:
             made.go()
         except (AssertionError, OperatorsError) as error:
@@ -104,3 +105,14 @@ def test_faults_that_are_needed_stay() -> None:
     found = Shrunk(*failing(SinkThatTakesTwice))
     assert (len(found.schedule.plans), found.faults) == (1, 1)
     assert "commit_participant" in str(found).splitlines()[1]
+
+
+class NoChange(Model):
+    def append(self, world, effect, unique):  # type: ignore[no-untyped-def]
+        assert getattr(effect.record, "plan", None) != CHANGED, "a run of the changed program begins"
+        return super().append(world, effect, unique)
+
+
+@pytest.mark.parametrize("plans", [(TWO, CHANGED, TWO), (TWO, TWO, CHANGED)])
+def test_the_run_that_is_left_keeps_its_plan(plans: tuple[PlanRecord, ...]) -> None:
+    assert Shrunk(*failing(NoChange, plans)).schedule.plans == (CHANGED,)

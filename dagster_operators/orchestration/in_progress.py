@@ -39,7 +39,7 @@ def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str 
     latest, last = time.time() - _GRACE_SECONDS - steps.options.wait_seconds, coordinator.view().owner
     for record in _going_on(steps, instance):
         run = record.dagster_run
-        reached = begin_tag(steps.name) in run.tags or (last is not None and last.run_id == run.run_id)
+        reached = _has_begun(steps.name, run, instance) or (last is not None and last.run_id == run.run_id)
         if run.status not in _STARTED or (not reached and (record.start_time or 0.0) > latest):
             return f"run {run.run_id} ({run.job_name}) is {run.status.value.lower()}"
     return None
@@ -50,6 +50,15 @@ def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance) -> dg
     others = {f"{steps.name}_{job}" for job in ("rebuild", "maintenance", "repair", "freshness")}
     records = [record for record in _of(steps, instance, None) if record.dagster_run.job_name not in others]
     return max(records, key=lambda record: record.storage_id, default=None)
+
+
+def _has_begun(pipeline: str, run: dg.DagsterRun, instance: dg.DagsterInstance) -> bool:
+    """Whether a run has begun an epoch: its tag says so, unless it came with those of the run that it re-executes."""
+    begun = run.tags.get(begin_tag(pipeline))
+    if begun is None or run.parent_run_id is None:
+        return begun is not None
+    parent = instance.get_run_by_id(run.parent_run_id)
+    return parent is not None and parent.tags.get(begin_tag(pipeline)) != begun
 
 
 def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:

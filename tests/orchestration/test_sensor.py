@@ -219,6 +219,27 @@ def test_a_run_that_was_killed_after_it_reached_the_ledger_holds_up_nothing_from
     assert tick(folder, instance).run_requests
 
 
+@pytest.mark.usefixtures("without_engine")
+@pytest.mark.parametrize("parent", ["known", "deleted"])
+def test_a_re_executed_run_has_begun_nothing_by_the_tags_of_the_one_before(
+    folder: Path, instance: dg.DagsterInstance, parent: str
+) -> None:
+    """Dagster copies them: while such a run was starting its engine, a second one was started beside it."""
+    first = a_run(folder, instance, dg.DagsterRunStatus.FAILURE)
+    instance.add_run_tags(first, {begin_tag("demo"): "x"})
+    failed = instance.get_run_by_id(first)
+    assert failed is not None
+    job = demo.definitions(folder).resolve_job_def("demo_epoch")
+    again = instance.create_run_for_job(job, tags=dict(failed.tags), parent_run_id=first, root_run_id=first)
+    instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name), again.run_id)
+    if parent == "deleted":
+        instance.delete_run(first)
+    assert tick(folder, instance) == dg.SkipReason(f"run {again.run_id} (demo_epoch) is started: looking again when it is done")
+    if parent == "known":
+        instance.add_run_tags(again.run_id, {begin_tag("demo"): "y"})
+        assert tick(folder, instance).run_requests, "it has begun one of its own, and no heartbeat of it is there"
+
+
 def test_a_missing_folder_is_an_error_of_the_tick(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     with pytest.raises(Exception, match="in"):
         tick(tmp_path, instance)

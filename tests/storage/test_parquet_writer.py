@@ -98,6 +98,31 @@ def test_large_values_that_get_no_smaller_are_not_compressed(tmp_path):
     assert pq.read_table(path) == given
 
 
+@pytest.mark.parametrize("other", [None, b"", b"x"])
+def test_what_is_sampled_are_the_values_with_the_bytes(tmp_path, monkeypatch, other):
+    looked = []
+
+    class Counting(pa.Codec):
+        def compress(self, buf, *given):
+            looked.append(buf.size)
+            return super().compress(buf, *given)
+
+    monkeypatch.setattr(pa, "Codec", Counting)
+    path = tmp_path / "a.parquet"
+    frames = pa.chunked_array([[other, b"abc " * 2**14] * 4] * 7 + [[other, b"abc " * 2**14]] * 4)
+    given = pa.table({"frame": frames, "unknown": pa.nulls(64, pa.binary())})
+    with ParquetWriter(fs.LocalFileSystem(), str(path), given.schema) as writer:
+        writer.write(given)
+    assert path.stat().st_size < 2**14, "32 frames of 64 KiB that are all alike"
+    assert len(looked) <= 8
+    assert set(looked) == {2**15}
+
+
+@pytest.mark.parametrize("nothing", [None, b""])
+def test_a_column_without_any_bytes_is_compressed(nothing):
+    assert parquet_writer._shrinks(pa.chunked_array([[nothing] * 20], pa.binary()))
+
+
 def test_a_table_as_it_is(tmp_path):
     path = str(tmp_path / "below" / "a.parquet")
     size = write_table(fs.LocalFileSystem(), path, rows(0, 25), row_group_size=10, write_statistics=False)

@@ -158,7 +158,7 @@ def _analyse_all(
     session: SparkSession, dataflow: Dataflow, physical: PhysicalPlan, inputs: Mapping[str, str], known: Found | None = None
 ) -> Found:
     """Ask the engine about every operator, but for those that it has said all about already."""
-    found = Found(dataflow, physical, inputs)
+    found = Found(dataflow, physical, dict(inputs))
     for node in physical:
         if known and known.knows(node, found):
             found.add(node, known.analysed[node.name])

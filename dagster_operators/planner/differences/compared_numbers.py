@@ -30,7 +30,7 @@ _WHOLE: Final = re.compile(r"[-+]?\s*\d+")
 _TEXT: Final = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10}
 _EXACT_DIGITS: Final = 15
-_EXACT_AS_FLOAT: Final = 2**24
+EXACT_AS_FLOAT: Final = 2**24
 """Whole numbers up to this one are exact as a FLOAT."""
 
 _LONG: Final = (Plain("int"), Plain("bigint"))
@@ -70,9 +70,9 @@ def _around(expression: str, comparison: Comparison, type_of: TypeOf) -> Iterato
     kinds = _types([expression[slice(*place)] for place in places], type_of)
     if any(kind is not None and kind.is_nested for kind in kinds):
         _refuse_within(expression, kinds)
+    if _is_short(expression, places, kinds):
+        yield from (Wrap(place, " AS DOUBLE)") for place, kind in zip(places, kinds, strict=True) if kind == FLOATING[0])
     if not _mixes(kinds):
-        if _is_short(expression, places, kinds):
-            yield from (Wrap(place, " AS DOUBLE)") for place, kind in zip(places, kinds, strict=True) if kind == FLOATING[0])
         return
     only_floating = all(kind in FLOATING for kind in kinds[1:])
     if not comparison.together and isinstance(kinds[0], Decimal) and not only_floating and not _are_exact_as_doubles(kinds):
@@ -97,15 +97,20 @@ def _is_short(expression: str, places: Sequence[Place], kinds: Sequence[DataType
         return False
     texts = [expression[slice(*place)] for place in places]
     return any(
-        kind in _LONG and not (_WHOLE.fullmatch(text) and abs(int(text.replace(" ", ""))) <= _EXACT_AS_FLOAT)
+        kind in _LONG and not (_WHOLE.fullmatch(text) and abs(int(text.replace(" ", ""))) <= EXACT_AS_FLOAT)
         for kind, text in zip(kinds, texts, strict=True)
     )  # fmt: skip
 
 
 def _refuse_within(expression: str, kinds: Sequence[DataType | None]) -> None:
-    """Refuse arrays, maps and structs with decimals in them where others have floating-point numbers."""
-    parts = [tuple(types_within(kind)) for kind in kinds if kind is not None and kind.is_nested]
-    if any(map(_mixes, zip(*parts, strict=False))):
+    """Refuse arrays, maps and structs with numbers in them that are compared in another type than on Spark."""
+    parts = list(zip(*(tuple(types_within(kind)) for kind in kinds if kind is not None and kind.is_nested), strict=False))
+    if any(FLOATING[0] in part and any(kind in _LONG for kind in part) for part in parts):
+        raise SchemaError(
+            "a FLOAT is compared with a whole number within arrays, maps or structs: Sail makes a FLOAT of it, of seven digits, "
+            "Spark doubles of both", expression=expression, remedy="write CAST(x AS DOUBLE) for the FLOAT",
+        )  # fmt: skip
+    if any(map(_mixes, parts)):
         raise SchemaError(
             "a floating-point number is compared with a decimal within arrays, maps or structs: Sail makes a decimal with 15 "
             "places of it, Spark a double of the decimal", expression=expression, remedy=_REMEDY,

@@ -6,9 +6,12 @@ Most of them were found by asking both engines each function with each type.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from dagster_operators.planner.differences.asked import Asked
+from dagster_operators.planner.differences.compared_numbers import EXACT_AS_FLOAT
 from dagster_operators.planner.differences.difference import Difference, known, types_beside, types_within
 from dagster_operators.planner.differences.known_times import FLOATING, WITH_TEXTS
 from dagster_operators.types.data_type import DataType, Decimal, Plain
@@ -37,8 +40,17 @@ def _mixes_float_with_others(asked: Asked) -> bool:
     return any(
         _FLOAT in kinds and _DOUBLE not in kinds
         and any(_is_beside_float(asked.name, kind) for kind in kinds)
-        for kinds in types_beside(asked)
+        for kinds in _numbers_beside(asked)
     )  # fmt: skip
+
+
+def _numbers_beside(asked: Asked) -> Iterator[tuple[DataType, ...]]:
+    """As :func:`types_beside`; what ``map`` is given are keys and values by turns."""
+    if asked.name == "map":
+        for start in range(2):
+            yield from types_beside(replace(asked, texts=asked.texts[start::2]))
+    else:
+        yield from types_beside(asked)
 
 
 def _is_beside_float(name: str, kind: DataType) -> bool:
@@ -66,11 +78,14 @@ def _mixes_texts_and_others(asked: Asked) -> bool:
 
 
 def _is_made_wider(asked: Asked) -> bool:
-    """Whether what ``nullif`` compares with has a type that does not fit into that of its result."""
+    """Whether what ``nullif`` compares with has a type that does not fit into that of its result, or has more digits."""
     kinds = _kinds(asked)
     if len(kinds) < _PLACES:
         return False
     first, other = kinds
+    if first == _FLOAT:
+        exact = (asked.literal(1) or "").isdigit() and int(str(asked.literal(1))) <= EXACT_AS_FLOAT
+        return other in (Plain("int"), Plain("bigint")) and not exact
     if first.is_whole_number:
         return isinstance(other, Decimal) or other in FLOATING
     return _is_text(first) and not _is_text(other)
@@ -80,6 +95,13 @@ def _is_no_count(asked: Asked) -> bool:
     """Whether the number of characters may be negative."""
     count = asked.literal(1)
     return count is None or not count.isdigit()
+
+
+def _is_rounded_otherwise(asked: Asked) -> bool:
+    """Whether something is rounded to places, other than a decimal to some behind its point."""
+    places = asked.literal(1)
+    is_behind = places is not None and places.isdigit() and int(places) > 0
+    return len(asked.texts) == _PLACES and not (is_behind and isinstance(asked.type(0), Decimal))
 
 
 def _may_match_nothing(asked: Asked) -> bool:
@@ -100,26 +122,29 @@ def _has_nested(asked: Asked) -> bool:
 
 
 OTHERS: Final[tuple[Difference, ...]] = (
-    known("+ - * / % mod pmod coalesce nvl ifnull greatest least array", _mixes_float_with_others,
+    known("+ - * / % mod coalesce nvl ifnull greatest least array map map_concat", _mixes_float_with_others,
           "a FLOAT beside whole numbers or decimals", "Sail gives a FLOAT, Spark a DOUBLE", "CAST(x AS DOUBLE) of the FLOAT"),
     known(_LISTS, _mixes_within_lists, "lists of doubles beside decimals",
           "Sail makes decimals with 15 places of them, Spark doubles of the decimals", "array_union(x, array(0.5D))"),
     known("concat ||", _has_bytes_beside_others, "bytes beside other values",
-          "Sail leaves out all of it from the first byte on that is no text", "CAST(x AS STRING) of the bytes, or hex(x)"),
+          "Sail leaves out all of it from the first byte on that is no text",
+          "hex(x), or CAST(x AS STRING) of bytes that are a text"),
     known("substring substr left right lpad rpad", lambda asked: asked.type(0) == Plain("binary"), "a part of bytes",
           "Sail makes a text of it", "unhex(substring(hex(x), 3, 2))"),
     known("left right", _is_no_count, "left() and right() with a number that may be negative",
-          "Spark gives an empty text then, Sail all but so many characters", "substring(x, 1, n), or right(x, 2)"),
+          "Spark gives an empty text then, Sail all but so many characters",
+          "substring(x, 1, greatest(n, 0)) for left, substring(x, greatest(length(x) - n, 0) + 1) for right"),
     known("coalesce greatest least", _mixes_texts_and_others, "texts beside numbers or truth values",
           "Sail makes another type of them than Spark", "CAST(x AS STRING) of each number"),
     known("greatest least", lambda asked: any(kind.is_nested for kind in _kinds(asked)), "the greatest of arrays or structs",
           "Sail takes null within them for the largest value, Spark for the smallest", "greatest(to_json(x), to_json(y))"),
-    known("nullif", _is_made_wider, "nullif() of a value and one of a wider type", "Sail makes the wider type of it",
-          "nullif(x, CAST(y AS INT)), y having the type of x"),
+    known("nullif", _is_made_wider, "nullif() of a value and one of a wider type",
+          "Sail compares and answers in another type", "CASE WHEN NOT (x <=> y) THEN x END"),
     known("pmod", lambda asked: any(kind in FLOATING for kind in _kinds(asked)), "pmod() of floating-point numbers",
-          "by zero, Spark fails and Sail gives NaN", "((x % y) + y) % y"),
-    known("ceil ceiling floor", lambda asked: len(asked.texts) == _PLACES, "ceil() and floor() with a number of places",
-          "Sail rounds to tens otherwise", "ceil(x / 10) * 10"),
+          "by zero, Spark fails and Sail gives NaN", "((x % y) + y) % y of doubles"),
+    known("ceil ceiling floor", _is_rounded_otherwise, "ceil() and floor() with a number of places",
+          "Sail rounds otherwise than to places behind the point of a decimal",
+          "ceil(CAST(x AS DOUBLE) * 10) / 10 for one place, ceil(x / 10) * 10 for tens"),
     known("hash", _has_decimals, "a hash of decimals", "Sail gives another one", "hash(CAST(x AS STRING))"),
     known("to_json", _has_decimals, "a decimal as JSON", "Sail leaves out zeros at its end",
           "to_json(named_struct('c', CAST(x AS STRING)))"),
@@ -130,7 +155,8 @@ OTHERS: Final[tuple[Difference, ...]] = (
           "sqrt(CAST(x AS DOUBLE) * x + CAST(y AS DOUBLE) * y)"),
     known("log", lambda asked: len(asked.texts) == _PLACES, "log() to a base",
           "of NaN and of numbers that are not positive, Sail gives NaN or a number where Spark gives null", "ln(y) / ln(x)"),
-    known("log1p", lambda _: True, "log1p()", "of small numbers Sail gives no digits", "ln(1 + x)"),
+    known("log1p", lambda _: True, "log1p()", "of small numbers Sail gives no digits, only Spark has them",
+          "ln(1 + x) where x is not small"),
     known("regexp_substr", _may_match_nothing, "regexp_substr() by what may be null or match an empty text",
           "Sail gives an empty text then, Spark null", "nullif(regexp_extract(x, 'b*', 0), '')"),
     known("shiftrightunsigned", _is_no_count, "shiftrightunsigned() by a number that may be negative or large",

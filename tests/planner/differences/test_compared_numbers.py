@@ -49,6 +49,8 @@ ANSWERS = [
     ("g IN (1.5D, l)", False), ("l IN (1, d, g)", False),
     ("isnan(u)", False), ("NOT isnan( u )", True), ("isnan(nan) AND NOT `isnan`(d)", True),
     ("exists(array(u, nan), x -> NOT isnan(x))", True), ("count_if(NOT isnan(u))", 1),
+    ("g BETWEEN l AND 99999999.5", False), ("g IN (l, 0.5)", False), ("CASE g WHEN l THEN 1 WHEN 0.5 THEN 2 END", None),
+    ("array(CAST(g AS DOUBLE)) = array(l)", False), ("named_struct('a', CAST(g AS DOUBLE)) = named_struct('a', l)", False),
     ("count_if(d*1e-20D > 0.0)", 1), ("max(d*1e-20D) > 0.0", True), ("count(*) FILTER (WHERE d*1e-20D > 0.0) > 0.5", True),
 ]  # fmt: skip
 """What Spark answers, where d is 2.5, r the float nearest to 0.1, nan is none, c the decimal 0.30, i 1, u null, l 16777217,
@@ -102,6 +104,8 @@ def test_a_column_becomes_a_double() -> None:
     [
         ("w BETWEEN d AND 1.5", "w >= d AND w <= 1.5"), ("CASE w WHEN d THEN 1 WHEN 0.5 THEN 2 END", "w = d OR w = 0.5"),
         ("array(d) = array(0.5)", "array(d) = array(0.5D)"), ("(d, i) IN ((0.5, 1))", "(d, i) IN ((0.5D, 1))"),
+        ("array(g) = array(l)", "array(CAST(g AS DOUBLE)) = array(l)"),
+        ("named_struct('a', g) = named_struct('a', l)", "named_struct('a', CAST(g AS DOUBLE)) = named_struct('a', l)"),
         ("named_struct('a', d) > named_struct('a', c)", "named_struct('a', d) > named_struct('a', CAST(c AS DOUBLE))"),
     ],
 )  # fmt: skip

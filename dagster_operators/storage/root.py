@@ -183,7 +183,9 @@ class Root:
                 about = Path(temporary).stat()
                 self._link(temporary, path)
             except FileExistsError:
-                return None
+                # NFS may ask again for a link that it has made, when the answer was lost.
+                if not Path(temporary).samefile(self.path(path)):
+                    return None
             finally:
                 with contextlib.suppress(OSError):  # the file is there, or its error says more; scraps are cleaned up later
                     Path(temporary).unlink(missing_ok=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dagster_operators.errors import CheckFailedError, ForeignWriteError, LedgerError
+from dagster_operators.errors import CheckFailedError, FencedError, ForeignWriteError, LedgerError
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
@@ -54,9 +55,9 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
     decided = view.decision is not None
     if not decided:
         view = yield from unless_fenced(run, _decide(run, view, handle))
-    # Where an answer was lost the decision that is seen may be a later one.
-    ours = view.decision is not None and view.decision.begin_id == handle.begin_id
-    view = yield from roll_forward(run, view, looked=not decided and ours)
+        if done := completed(view, handle):  # others went on while the answer was lost
+            return done
+    view = yield from roll_forward(run, view, looked=not decided)
     done = completed(view, handle)
     if done is None:
         raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
@@ -365,5 +366,7 @@ def tidy_up(view: LedgerView, run: RunContext, decision: Decision) -> Steps[None
     yield DeleteAttempts(decision.epoch, chosen, streams_only=True)
     if unused:
         yield DeleteAttempts(decision.epoch, unused)
-    if view.plan is not None and view.plan.deleted:
-        yield from delete(run, view, view.plan.deleted)
+    last, plan = view.last_complete, view.last_plan
+    if plan is not None and plan.deleted and last and last.begin_id == decision.begin_id and view.open_begin is None:
+        with suppress(FencedError):  # the newer run does it
+            yield from delete(run, view, plan.deleted)

@@ -57,4 +57,9 @@ def require_none_waiting(view: LedgerView) -> None:
 def drop(run: RunContext, datasets: tuple[str, ...]) -> Steps[None]:
     """Forget datasets, then delete them; what is forgotten already is deleted again, should a run have ended in between."""
     view = yield from unless_fenced(run, settle(run))
-    yield from delete(run, view, datasets)
+    if not (yield from delete(run, view, datasets)):
+        raise LedgerError(
+            f"not deleted, since another epoch has it or it has epochs that the ledger does not know: {', '.join(datasets)}",
+            pipeline=view.name, epoch=view.last_epoch,
+            remedy="let `dagster-operators status` say what is wrong and repair that; then drop again",
+        )  # fmt: skip

@@ -313,9 +313,9 @@ class DeleteOutdated:
 
 @dataclass(frozen=True)
 class DropDataset:
-    """Delete a dataset with all its files, if it is this pipeline's and has no epoch after ``epoch``. Result: None.
+    """Delete a dataset with all its files, if it is this pipeline's. Result: whether it is gone, as far as it was the pipeline's.
 
-    A later epoch made it anew, while the run that wants it gone stood still.
+    It stays if an epoch after ``epoch`` wrote to it: that made it anew while the run that wants it gone stood still.
     """
 
     dataset: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError, StorageError
+from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.commit import require_begin, roll_forward
@@ -297,13 +297,9 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
         # Nothing says yet that this attempt is there, and a newer run may have looked for what we leave before we wrote it.
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise
-    try:
-        valid = yield from unless_fenced(run, _record(run, handle, view, attempt, manifest))
-    except (FencedError, StorageError):
-        raise  # it is the newer run's; or nobody knows whether it was recorded: who takes the epoch up deletes what was not
-    except Exception:
-        yield DeleteAttempts(handle.epoch, (attempt.attempt,))
-        raise
+    # What goes wrong here deletes nothing: it may be recorded all the same, and in the tables by now. Who takes the epoch up, or
+    # `clean`, deletes what was not.
+    valid = yield from unless_fenced(run, _record(run, handle, view, attempt, manifest))
     if valid.attempt == attempt.attempt:
         return manifest
     yield DeleteAttempts(handle.epoch, (attempt.attempt,))  # another process of this run was first
@@ -346,6 +342,8 @@ def _stage(view: LedgerView, handle: EpochHandle, key: StageKey) -> StageRecord:
 
 
 def _unless_known(view: LedgerView, handle: EpochHandle, prepared: Prepared) -> Prepared | None:
+    if prepared in view.records:  # a store that was asked twice may say that somebody was first, and mean us
+        return None
     require_begin(view, handle)
     return None if prepared.stage in view.prepared else prepared
 

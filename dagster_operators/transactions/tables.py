@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from dagster_operators.types.schema import Schema, comments_of
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
+_EPOCH: Final = re.compile(r"e(\d+)-")
 _AT_ONCE: Final = 16
 """So many tables are asked about at a time."""
 
@@ -227,14 +229,21 @@ class Tables:
         text = self._root.read(f"{dataset}/{entry_path(version)}")
         return "" if text is None else hashlib.sha256(text).hexdigest()
 
-    def drop(self, effect: DropDataset) -> None:
+    def drop(self, effect: DropDataset) -> bool:
         """Delete the table with all its files, if it is the pipeline's and no later epoch made it anew."""
         with self._turn(effect.dataset):
             found = self._status(effect.dataset, effect.pipeline)
-            if found.pipeline == effect.pipeline and found.applied_epoch <= effect.epoch:
+            ours = found.pipeline == effect.pipeline
+            later = ours and (found.applied_epoch > effect.epoch or self._last_written(effect.dataset) > effect.epoch)
+            if ours and not later:
                 self._root.delete_folder(effect.dataset)
             self._known.pop(effect.dataset, None)
             self._versions.pop(effect.dataset, None)
+            return not later
+
+    def _last_written(self, dataset: str) -> int:
+        """The last epoch that has a folder in the table."""
+        return max((int(found[1]) for name in self._root.children(dataset) if (found := _EPOCH.match(name))), default=0)
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files at a version, by path, with the bounds of their whole-number columns."""

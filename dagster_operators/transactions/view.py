@@ -164,8 +164,13 @@ class LedgerView:
     @cached_property
     def dropped(self) -> frozenset[str]:
         """The datasets that were dropped since the last completed epoch."""
-        drops = (record.datasets for record in self._since_completed() if isinstance(record, Drop))
-        return frozenset(dataset for datasets in drops for dataset in datasets)
+        dropped: set[str] = set()
+        for record in self._since_completed():
+            if isinstance(record, Drop):
+                dropped |= set(record.datasets)
+            elif isinstance(record, Repair):
+                dropped.discard(record.dataset)
+        return frozenset(dropped)
 
     @cached_property
     def last_epochs(self) -> Mapping[str, int]:

@@ -110,32 +110,48 @@ def test_what_an_epoch_no_longer_needs_is_deleted_by_whatever_comes_after_it(
     assert not run.root.exists("tables/extra")
 
 
-def test_a_table_that_was_made_anew_is_not_deleted_by_a_run_that_stood_still(run: Coordinator) -> None:
-    """It comes to the deletion of what its epoch no longer needed when a later epoch has such a table again, with rows."""
+@pytest.mark.parametrize("how_far", ["begun", "prepared", "complete"])
+def test_a_table_that_was_made_anew_is_not_deleted_by_a_run_that_stood_still(run: Coordinator, how_far: str) -> None:
+    """It comes to the deletion of what its epoch no longer needed when a later epoch has such a table again."""
     plain = Flow(run).plan
     with_extra = replace(plain, datasets={**plain.datasets, "tables/extra": plain.datasets["tables/clean"]})
-    flow, stood = Flow(run), []
-    flow.plan = with_extra
-    flow.epoch()
+    stood: list[str] = []
 
     def work(attempt: StageAttempt) -> Manifest:
         made = Flow(run).work(attempt)
         if attempt.stage != "clean":
             return made
-        file = write_file(run, "tables/extra", attempt.directory(""), "part-0", [7])
+        file = write_file(run, "tables/extra", attempt.directory(""), "part-0", [attempt.epoch])
         return replace(made, changes=(*made.changes, Change("tables/extra", (file,))))
 
-    def stand(name: str) -> None:
-        if name.startswith("before:drop_dataset") and not stood:
-            stood.append(name)
-            with Coordinator("numbers", run.root.uri) as other:
-                later = Flow(other)
-                later.plan, later.work = with_extra, work  # type: ignore[method-assign]
-                later.epoch(run.view().owner)
+    flow = Flow(run)
+    flow.plan, flow.work = with_extra, work  # type: ignore[method-assign]
+    flow.epoch()
 
+    def stand(name: str) -> None:
+        if not name.startswith("before:drop_dataset") or stood:
+            return
+        stood.append(name)
+        with Coordinator("numbers", run.root.uri) as other:
+            later = Flow(other)
+            later.epoch(run.view().owner)
+            assert not run.root.exists("tables/extra")
+            handle = other.begin(with_extra, later.choose)
+            assert handle is not None
+            for stage in with_extra.stages if how_far != "begun" else ():
+                other.prepare(handle, stage.name, work)
+            if how_far == "complete":
+                other.commit(handle)
+
+    flow = Flow(run)
     flow.plan = replace(plain, deleted=("tables/extra",))
     with watch(stand):
         flow.epoch()
     assert stood
-    assert run.versions().epoch == 5
-    assert read_numbers(run, "tables/extra", run.versions().versions["tables/extra"]) == [7]
+    flow = Flow(run)
+    flow.plan, flow.work = with_extra, work  # type: ignore[method-assign]
+    flow.epoch()
+    versions = run.versions()
+    epochs = list(range(6, versions.epoch + 1))
+    assert read_numbers(run, "tables/extra", versions.versions["tables/extra"]) == epochs
+    assert epochs == ([6, 7] if how_far == "complete" else [6])

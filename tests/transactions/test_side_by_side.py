@@ -12,7 +12,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
-from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.effects import Conflict, StageAttempt
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.lease import Lease
 from dagster_operators.transactions.ledger import DeltaLedger
@@ -152,6 +152,30 @@ def test_a_process_that_stood_still_does_not_complete_the_next_epoch_instead_of_
         fresh.open(owner)
         fresh.settle()
         check(fresh, 2)
+
+
+@pytest.mark.parametrize("answer", ["somebody was first", "lost"])
+def test_a_process_that_is_told_late_that_its_work_is_recorded_deletes_nothing(tmp_path, monkeypatch, answer):
+    """Its own record is taken for another's, as by a server that was asked twice; meanwhile others complete the epoch."""
+    append, owner = DeltaLedger.append, Owner.of_dagster_run("run")
+
+    def conflict(ledger: DeltaLedger, record: Any, version: int) -> Any:
+        append(ledger, record, version)
+        monkeypatch.undo()
+        with Coordinator("p", str(tmp_path)) as other:
+            other.resume(handle.begin_id, owner)
+            for stage in STAGES:
+                other.prepare(handle, stage, work_of(other))
+            other.commit(handle)
+        if answer == "lost":
+            raise StorageError("operation timed out")
+        return Conflict(ledger.view())
+
+    with Coordinator("p", str(tmp_path)) as run:
+        handle = begin(run, owner)
+        monkeypatch.setattr(DeltaLedger, "append", conflict)
+        assert run.prepare(handle, STAGES[0], work_of(run)).epoch == 1
+        check(run, 1)
 
 
 class Slow:

@@ -47,12 +47,19 @@ def _tasks() -> str:
         tracker = context.statusTracker()
         jobs = [info for number in tracker.getActiveJobsIds() if (info := tracker.getJobInfo(number))]
         stages = [info for job in jobs for number in job.stageIds if (info := tracker.getStageInfo(number))]
+    except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
+        return ""
+    done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{_rows(context)}" if all_of_them else ""
+
+
+def _rows(context: Any) -> str:
+    """How many rows the stages at work have read and written; nothing where the JVM does not tell."""
+    try:
         running = context._jsc.sc().statusStore().activeStages()  # noqa: SLF001 - Python's own tracker knows no rows
         at_work = [running.apply(number) for number in range(running.size())]
         read = sum(stage.inputRecords() + stage.shuffleReadRecords() for stage in at_work)
         written = sum(stage.outputRecords() + stage.shuffleWriteRecords() for stage in at_work)
-    except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
+    except Exception:  # noqa: BLE001 - the tasks are told all the same
         return ""
-    done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-    rows = f", and the stages at work have read {read} rows and written {written}" if read or written else ""
-    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{rows}" if all_of_them else ""
+    return f", and the stages at work have read {read} rows and written {written}" if read or written else ""

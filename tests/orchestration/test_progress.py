@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 import pytest
@@ -68,6 +69,17 @@ def test_a_long_stage_tells_in_the_runs_log(folder: Path, instance: dg.DagsterIn
     done = demo.definitions(folder).resolve_job_def("demo_epoch").execute_in_process(instance=instance)
     lines = [entry.user_message for entry in instance.all_logs(done.run_id)]
     assert [line for line in lines if line.startswith("Still at work after")]
+
+
+def test_sparks_tasks_are_told_where_its_rows_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = SimpleNamespace(numTasks=8, numCompletedTasks=3)
+    tracker = SimpleNamespace(
+        getActiveJobsIds=lambda: [1], getJobInfo=lambda _: SimpleNamespace(stageIds=[2]), getStageInfo=lambda _: stage
+    )
+    context = SimpleNamespace(statusTracker=lambda: tracker)  # without what rows are asked of
+    pyspark = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
+    monkeypatch.setitem(sys.modules, "pyspark", cast("Any", pyspark))
+    assert progress._tasks() == ": 3 of 8 tasks of 1 Spark jobs are done"
 
 
 @pytest.mark.slow

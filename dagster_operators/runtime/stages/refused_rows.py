@@ -22,7 +22,7 @@ _LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows t
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
 _NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is none)", re.DOTALL)
 
-_NO_EVENT: Final = re.compile(rf"{NO_EVENT}([^\n]*)")
+_NO_EVENT: Final = re.compile(rf"{NO_EVENT}(.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 
 
 def refused_rows(work: StageWork, text: str) -> BadInputError | None:

@@ -49,7 +49,9 @@ class ReadColumns:
         operator, behind = node.operator, StreamRef(node.name)
         if isinstance(operator, KeyedAggregate):
             (read,) = operator.reads([], frozenset())
-            yield from map(str.lower, read or ())
+            if read is None:
+                raise _AllRead
+            yield from map(str.lower, read)
         elif isinstance(operator, Filter | AsChanges):
             yield from _columns(operator.sql()[0])
             yield from self._of(behind)

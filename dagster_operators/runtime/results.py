@@ -20,7 +20,7 @@ class EpochResult:
     Attributes:
         epoch: The epoch's number; of the last completed one when this one was empty (0: none yet).
         empty: Whether the sources held nothing new, so that nothing was committed.
-        rows: Rows appended or changed, per table, those that are taken back or out of it among them.
+        rows: Rows appended or changed, per table; a row that was deleted or taken back is one of them, too.
         late_rows: Rows that came too late, per operator.
         rejected_rows: Records that could not be parsed, per source.
         watermarks: The watermark of each source that has one at the end of the epoch, microseconds since 1970.

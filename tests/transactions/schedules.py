@@ -54,7 +54,8 @@ class Schedule(Exploration):
         faults: How often something may go wrong.
         seed: Of the choices.
         model: What performs effects.
-        turns: What was chosen, instead of choosing; those of runs that have ended are left out, and behind them all goes well.
+        turns: The turns to take, instead of choosing them by chance. Turns of runs that have ended are skipped; after the last
+            turn the runs go on to their ends without faults.
 
     Attributes:
         taken: The turns that were taken, each with what was done.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import dagster as dg
 
+from dagster_operators.orchestration.backfills import backfilled
 from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
@@ -19,11 +20,15 @@ _GOING_ON: Final = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_MAY_LACK_TAG: Final = [*_GOING_ON, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+"""What may become of a run before it has its pipeline's tag; a run that succeeds has it."""
 _STARTED: Final = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
 _GRACE_SECONDS: Final = 120.0
 """How long a started run may take to reach the ledger, on top of what it may wait there."""
 _LOOKED_AT: Final = 100
 """So many runs of all, the newest, are looked at for those of the pipeline that nobody has tagged yet."""
+_PAGE: Final = 25
+"""So many runs are fetched at a time in search of one."""
 
 
 def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str | None:
@@ -45,11 +50,49 @@ def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str 
     return None
 
 
-def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance) -> dg.RunRecord | None:
-    """The newest run that was to make epochs of the pipeline, whoever asked for it; None if there is none."""
+def newest_run(instance: dg.DagsterInstance) -> int:
+    """The number that Dagster gave to its newest run, of any pipeline or none; 0 if there is none."""
+    return max((record.storage_id for record in instance.get_run_records(limit=1)), default=0)
+
+
+def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance, after: int) -> dg.RunRecord | None:
+    """The newest run that was to make epochs of the pipeline, whoever asked for it; None if there is none.
+
+    Args:
+        steps: The pipeline's.
+        instance: Knows the runs.
+        after: Dagster's number of a run: only newer ones are looked at.
+    """
+    tagged = _newest_first(instance, dg.RunsFilter(tags={PIPELINE_TAG: steps.name}), after)
+    not_begun = _newest_first(instance, dg.RunsFilter(statuses=_MAY_LACK_TAG), after)  # so the assets tell whose they are
+    found = (
+        next((one for one in tagged if _is_of_epochs(steps, one.dagster_run)), None),
+        next((one for one in not_begun if _makes(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
+    )
+    return max((one for one in found if one), key=lambda record: record.storage_id, default=None)
+
+
+def _is_of_epochs(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
+    """Whether a run of the pipeline is one of epochs: not of its upkeep, nor a backfill of its assets alone."""
     others = {f"{steps.name}_{job}" for job in ("rebuild", "maintenance", "repair", "freshness")}
-    records = [record for record in _of(steps, instance, None) if record.dagster_run.job_name not in others]
-    return max(records, key=lambda record: record.storage_id, default=None)
+    is_backfill = backfilled(run.tags) and steps.asset_keys.issuperset(run.asset_selection or ())
+    return run.job_name not in others and not is_backfill
+
+
+def _makes(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
+    """Whether a run was asked for by assets, and some of the pipeline's are among them."""
+    return not steps.asset_keys.isdisjoint(run.asset_selection or ())
+
+
+def _newest_first(instance: dg.DagsterInstance, wanted: dg.RunsFilter, after: int) -> Iterator[dg.RunRecord]:
+    """The runs after one that a filter lets through, fetched page by page as they are asked for."""
+    cursor: str | None = None
+    while records := instance.get_run_records(wanted, limit=_PAGE, cursor=cursor):
+        for record in records:
+            if record.storage_id <= after:
+                return
+            yield record
+        cursor = records[-1].dagster_run.run_id
 
 
 def _has_begun(pipeline: str, run: dg.DagsterRun, instance: dg.DagsterInstance) -> bool:
@@ -62,19 +105,12 @@ def _has_begun(pipeline: str, run: dg.DagsterRun, instance: dg.DagsterInstance) 
 
 
 def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
-    """The runs of the pipeline that Dagster does not know to be over."""
-    return _of(steps, instance, _GOING_ON)
-
-
-def _of(
-    steps: PipelineSteps, instance: dg.DagsterInstance, statuses: Sequence[dg.DagsterRunStatus] | None
-) -> Iterator[dg.RunRecord]:
-    """The newest runs of the pipeline.
+    """The runs of the pipeline that Dagster does not know to be over.
 
     Those that an automation condition asks for, or that are launched from the asset graph, have the pipeline's tag from when
     they begin; until then, as in a queue, the assets that they are to make tell.
     """
-    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=statuses), limit=25)
-    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses), limit=_LOOKED_AT):
-        if not steps.asset_keys.isdisjoint(record.dagster_run.asset_selection or ()):
+    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON), limit=25)
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING_ON), limit=_LOOKED_AT):
+        if _makes(steps, record.dagster_run):
             yield record

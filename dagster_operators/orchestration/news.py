@@ -87,8 +87,8 @@ class Told:
         seen: The same of what is somebody else's asset, and since when.
         rest: What was left to do beside that.
         rest_told: When that was told last, and how many times before.
-        asked: What of all that the sources were told for last, by a short name; how many times it was; and, as Dagster numbers
-            its runs, the last one of then.
+        asked: The unread rows that the sources were told for last, by a short name; how many times they were told for these;
+            and Dagster's number of the newest run at that time: a run with a higher one came after it.
     """
 
     sources: dict[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from dagster_operators.orchestration.in_progress import last_run_of_epochs, work_in_progress
+from dagster_operators.orchestration.in_progress import last_run_of_epochs, newest_run, work_in_progress
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.orchestration.steps import PipelineSteps
@@ -88,13 +88,12 @@ def source_sensor(
             if isinstance(request, dg.SkipReason):
                 return dg.SensorResult(skip_reason=request, cursor=told.as_cursor())
             return dg.SensorResult(run_requests=[request], cursor=told.as_cursor())
-        last = last_run_of_epochs(steps, context.instance)
         events, unread = told.tell(news, now), told.unread(news, now)
-        verdict = None if events else _tried(steps, context.instance, (told.asked, unread), last, now)
+        verdict = None if events or not unread else _tried(steps, context.instance, told.asked, unread, now)
         if verdict is not None and not verdict.reason:
             events = [told.reminder(news)]
         if events:
-            told.asked = (unread, verdict.number + 1 if verdict else 1, last.storage_id if last else 0)
+            told.asked = (unread, verdict.number + 1 if verdict else 1, newest_run(context.instance))
             return dg.SensorResult(asset_events=events, cursor=told.as_cursor())
         nothing = f"The sources hold nothing that was not told, after epoch {news.epoch}"
         reason = f"{verdict.reason} ({news.in_words()})" if verdict else nothing
@@ -106,17 +105,18 @@ def source_sensor(
 def _tried(
     steps: PipelineSteps,
     instance: dg.DagsterInstance,
-    asked: tuple[tuple[str, int, int], str],
-    last: dg.RunRecord | None,
+    asked: tuple[str, int, int],
+    unread: str,
     now: float,
 ) -> Verdict | None:
     """Whether what was told and no epoch has read is to be told again; None while no run was there since."""
-    (subject, count, before), unread = asked
+    subject, count, before = asked
     if subject != unread:  # as an earlier version of the cursor says
         count, before = 1, 0
-    if not unread or last is None or last.storage_id <= before:
+    last = last_run_of_epochs(steps, instance, after=before)
+    if last is None:
         return None
-    return judge_last(instance, last, count, f"{steps.name}_epoch", now)
+    return judge_last(instance, last, count, f"{steps.name}_epoch", now, which="the last one of the pipeline")
 
 
 def _request(steps: PipelineSteps, instance: dg.DagsterInstance, news: News) -> dg.RunRequest | dg.SkipReason:

@@ -44,10 +44,11 @@ def judge(instance: dg.DagsterInstance, news: str) -> Verdict:
     records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=len(_PAUSES) + 1)
     if not records:
         return Verdict()
-    return judge_last(instance, records[0], len(records), records[0].dagster_run.job_name, time.time())
+    job = records[0].dagster_run.job_name
+    return judge_last(instance, records[0], len(records), job, time.time(), which="which was started for this")
 
 
-def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float) -> Verdict:
+def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float, *, which: str) -> Verdict:
     """Whether to start a run again for the same news.
 
     Args:
@@ -56,10 +57,11 @@ def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: s
         count: How many there were.
         job: What a person launches instead.
         now: The time.
+        which: What the last one is to the news, in words.
     """
     run = last.dagster_run
     reason = _why_not(instance, last, count, job, now)
-    told = f"run {run.run_id} ({run.job_name}), which was started for this, is {run.status.value.lower()}"
+    told = f"run {run.run_id} ({run.job_name}), {which}, is {run.status.value.lower()}"
     return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(count)
 
 

@@ -13,6 +13,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import StorageError
 from dagster_operators.orchestration.epoch_of_run import begin_tag
+from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
@@ -553,7 +554,7 @@ def test_a_run_of_the_automation_that_failed_before_its_epoch_is_asked_for_again
         run = failed_run(automated, instance)
         if number:
             then = cast("dg.SensorResult", automation.look())
-            assert f"run {run.run_id} ({run.job_name}), which was started for this, is failure: try {number + 2} of 5" in str(
+            assert f"run {run.run_id} ({run.job_name}), the last one of the pipeline, is failure: try {number + 2} of 5" in str(
                 then.skip_reason
             )
         with monkeypatch.context() as at_once:
@@ -596,10 +597,57 @@ def test_a_run_of_the_automation_that_a_person_ended_or_that_was_for_upkeep_is_n
     run = asked_for_by_automation(automated, instance, dg.AssetKey(["demo", "clean"]))
     instance.report_run_canceled(run)
     then = cast("dg.SensorResult", automation.look())
-    assert f"run {run.run_id} ({run.job_name}), which was started for this, is canceled: somebody ended it" in str(
+    assert f"run {run.run_id} ({run.job_name}), the last one of the pipeline, is canceled: somebody ended it" in str(
         then.skip_reason
     )
     assert automation.due() == 0
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_of_the_automation_that_failed_is_found_behind_any_number_of_others(
+    automated: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    automation = Automation(automated, instance)
+    assert automation.told() == 1
+    failed_run(automated, instance)
+    for number in range(110):
+        upkeep = {"tags": {PIPELINE_TAG: "demo"}} if number % 4 == 0 else {}
+        status = dg.DagsterRunStatus.FAILURE if number % 2 else dg.DagsterRunStatus.SUCCESS
+        instance.add_run(dg.DagsterRun(job_name="demo_maintenance" if upkeep else "other", status=status, **upkeep))
+    assert (automation.told(), automation.told()) == (1, 0)
+
+
+@pytest.mark.usefixtures("without_engine")
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_backfill_of_a_range_is_no_run_for_the_news(
+    automated: dg.Definitions, instance: dg.DagsterInstance, status: dg.DagsterRunStatus, *, beside: bool
+) -> None:
+    """Beside assets of others it is a run of an epoch."""
+    keys = {dg.AssetKey(["demo", "clean"]), *([dg.AssetKey("other")] if beside else [])}
+    days = {"dagster/asset_partition_range_start": "2024-01-02", "dagster/asset_partition_range_end": "2024-01-03"}
+    automation = Automation(automated, instance)
+    assert automation.told() == 1
+    instance.add_run(
+        dg.DagsterRun(job_name="__ASSET_JOB", status=status, asset_selection=frozenset(keys), tags={PIPELINE_TAG: "demo", **days})
+    )
+    found = automation.look()
+    if beside and status is dg.DagsterRunStatus.CANCELED:
+        assert "the last one of the pipeline, is canceled" in str(found)
+    else:
+        assert len(cast("dg.SensorResult", found).asset_events) == beside
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_no_runs_are_fetched_where_nothing_is_told_or_unread(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = do.Pipeline("demo", root=str(tmp_path / "demo"))
+    pipeline.source("rows", do.MemorySource(schema="k string")).to_table("t")
+    monkeypatch.setattr("dagster_operators.orchestration.sensor.work_in_progress", lambda *_: None)
+    monkeypatch.setattr(instance, "get_run_records", lambda *_, **__: pytest.fail("runs were fetched"))
+    automation = Automation(do.build_definitions(pipeline, automation_condition="new input"), instance)
+    assert "nothing that was not told" in str(automation.look())
 
 
 @pytest.mark.usefixtures("on_sail")
@@ -615,7 +663,7 @@ def test_a_run_of_the_automation_is_not_asked_for_again_when_its_cause_does_not_
     assert not result.success
     then = cast("dg.SensorResult", automation.look())
     assert f"run {result.run_id} (" in str(then.skip_reason)
-    assert "which was started for this, is failure: BadInputError: " in str(then.skip_reason)
+    assert "the last one of the pipeline, is failure: BadInputError: " in str(then.skip_reason)
     assert automation.due() == 0
 
 

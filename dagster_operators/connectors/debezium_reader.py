@@ -18,9 +18,10 @@ from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, C
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import OPERATION, PLACE
 from dagster_operators.operators.engine_kind import reads_like_spark
+from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
@@ -46,6 +47,7 @@ _HALF: Final = "_half"
 """Of an event that gives a row another key: 0 for taking the old row away, 1 for adding the new one; null for others."""
 _LINE_BITS = 40
 _LARGEST_ORDER = 2**61
+_WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 NO_EVENT: Final = "from_debezium: an event cannot be read: "
 """What a query says, before the reason, that fails on an event in a column."""
@@ -146,7 +148,9 @@ def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, Dat
     """
     _refuse_bytes_within(frame.sparkSession, types)
     cut = functools.partial(_cut_column, {name: str(kind) for name, kind in types.items()}, tuple(keys))
-    given = frame.selectExpr(f"CAST(({event}) AS STRING) AS event", f"CAST(({order}) AS BIGINT) AS place")
+    given = frame.selectExpr(f"CAST(({event}) AS STRING) AS event", f"({order}) AS place")
+    _refuse_no_whole_number(order, schema_of(given).types["place"])
+    given = given.selectExpr("event", "CAST(place AS BIGINT) AS place")
     found = _read(given, cut, types, tuple(keys))
     return found.selectExpr(*map(quoted, types), _or_fail(f"'{NO_EVENT}'"), PLACE)
 
@@ -196,6 +200,16 @@ def _refuse_bytes_within(session: SparkSession, types: Mapping[str, DataType]) -
                 f"bytes within the column {name} are read by Spark only", column=name,
                 remedy="declare them as string, which has them in Base64, or run on Spark",
             )  # fmt: skip
+
+
+def _refuse_no_whole_number(order: str, kind: DataType) -> None:
+    """Refuse what a cast would make equal that is not: times within a second, numbers with the same whole part."""
+    if str(kind) not in _WHOLE_NUMBERS:
+        raise SchemaError(
+            f"order_by={order!r} of change events is no whole number but {kind.shown}: as one, several would be equal",
+            remedy="order by a TINYINT, SMALLINT, INT or BIGINT: unix_micros(at) of a timestamp, CAST(at AS BIGINT) of numbers "
+            "that are whole",
+        )  # fmt: skip
 
 
 def _cut_files(

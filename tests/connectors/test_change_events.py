@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
+from dagster_operators.connectors.debezium_reader import entries_in
 from dagster_operators.errors import BadInputError, PipelineError, SchemaError
+from dagster_operators.types.schema import Schema
 from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from dagster_operators.runtime.engine import Spark
 
@@ -121,6 +125,23 @@ def test_what_cannot_be_read_fails_the_epoch(tmp_path: Path, row: dict[str, Any]
         in_memory(tmp_path, [[row]], order_by="lsn").run_epoch()
     assert failed.value.operator == "orders_events"
     assert "filter(...)" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("order", "kind", "instead"),
+    [
+        ("CAST(at AS TIMESTAMP)", "timestamp", "unix_micros(CAST(at AS TIMESTAMP))"),
+        ("at", "string", "unix_micros(to_timestamp(at))"),
+        ("1.5D", "double", "CAST(1.5D AS BIGINT)"),
+    ],
+)  # fmt: skip
+def test_an_order_that_is_no_whole_number_is_refused(sail: SparkSession, order: str, kind: str, instead: str) -> None:
+    rows = sail.createDataFrame([("{}", "2026-01-01 00:00:01.2"), ("{}", "2026-01-01 00:00:01.9")], "value string, at string")
+    types = Schema.from_ddl(SCHEMA).types
+    with pytest.raises(SchemaError, match=f"is no whole number but {kind}: as one, several would be equal") as told:
+        entries_in(rows, "value", order, types, ["id"])
+    assert "unix_micros(at) of a timestamp, CAST(at AS BIGINT) of numbers that are whole" in str(told.value.remedy)
+    assert entries_in(rows, "value", instead, types, ["id"])
 
 
 def test_what_is_refused() -> None:

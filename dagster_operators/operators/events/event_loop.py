@@ -9,7 +9,6 @@ in ``windowed_loop.py``.
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,11 +21,10 @@ import pyarrow as pa
 from dagster_operators.errors import EndlessLoopError, OperatorFailedError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.framed_memory import FEWEST
+from dagster_operators.operators.events.ignored import Ignored
 from dagster_operators.operators.events.message import Message, input_event, other_event
 from dagster_operators.operators.events.sending import as_array, as_metadata, own_copy
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
-
-_log = logging.getLogger(__name__)
 
 _MOST_TICKS: Final = 1_000_000
 _MOST_MESSAGES: Final = 1_000_000
@@ -63,7 +61,7 @@ class EventLoop:
         events: How many events each operator was told of.
         sent: How many messages it sent.
         dropped: How many messages were dropped at its inputs.
-        ignored: How many messages were sent to each output that is not declared, by its address.
+        ignored: How many messages were sent to each output that is not declared, by its address; loops may share it.
         stopped: The operators that have stopped, and why.
         copy: Copies an array that is sent, to an output with this address; None if that is not declared.
     """
@@ -97,7 +95,7 @@ class EventLoop:
         self.events: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self.ignored: Counter[str] = Counter()
+        self.ignored = Ignored()
         self.copy: Callable[[str | None, pa.Array], pa.Array] = lambda _, value: own_copy(value)
         if self._now is not None:
             self._start_timers(self._now)
@@ -286,20 +284,11 @@ class EventLoop:
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:
         address = self._addresses[operator.path].get(output)
         if address is None:
-            self._ignore(operator, output)
+            self.ignored.leave_out(operator, output)
             return
         self.sent[operator.path] += 1
         self._write(address, message)
         self._put(address, message)
-
-    def _ignore(self, operator: EventOperator, output: str) -> None:
-        """Leave a message out whose output the file does not name, as dora does; the first one is told here, all by the epoch."""
-        address = operator.address(output)
-        self.ignored[address] += 1
-        if self.ignored[address] == 1:
-            declared = ", ".join(operator.outputs) or "none"
-            text = "%s sends to %r, which is not among its outputs (%s): its messages are ignored"
-            _log.warning(text, operator.path, output, declared)
 
     def _close_outputs(self, operator: EventOperator) -> None:
         for output in operator.outputs:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dagster_operators.errors import located
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
+from dagster_operators.operators.events.ignored import Ignored
 from dagster_operators.operators.events.message_rows import KEY, SourceMessages
 from dagster_operators.time.watermark import MAX_WATERMARK
 
@@ -41,6 +42,7 @@ class EventProgram:
         self._sources = [SourceMessages(one, time) for one in logical.sources]
         self._out: ProgramOutput | None = None
         self._runs: dict[Any, EventRun] = {}
+        self._ignored = Ignored()
 
     def open(self, ctx: ProgramContext) -> None:
         """Make the operators, as they were at the end of the epoch before; those of a key are made when it needs them."""
@@ -82,9 +84,9 @@ class EventProgram:
             with located(**self._ctx.where):
                 saved = run.finish()
             kept[key] = saved
-            for address, count in run.loop.ignored.items():
-                self._ctx.report.add(f"{IGNORED}{address}", count)
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
+        for address, count in self._ignored.items():
+            self._ctx.report.add(f"{IGNORED}{address}", count)
         self._put(kept)
         out.collect(pa.Table.from_pylist(told, self._ctx.ports[MAIN]), MAIN)
 
@@ -104,6 +106,7 @@ class EventProgram:
             found = EventRun(self._own, where, self._saved.get(key, {}), self._schemas, partial(self._collect, key))
             self._runs[key] = found
             found.open()
+            found.loop.ignored = self._ignored
         return found
 
     def _keys(self, batch: pa.RecordBatch) -> Iterator[Any]:

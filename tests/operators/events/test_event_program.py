@@ -542,6 +542,17 @@ def test_messages_to_an_output_that_is_not_declared_are_ignored_and_told(caplog)
     assert [row["messages"] for row in driven.harness.rows()] == [2]
 
 
+def test_ids_that_an_operator_makes_up_are_counted_as_one_from_some_hundred_on(caplog):
+    text = FORWARD.replace("return", "send_output(f'lost{dora_event[\"value\"][0]}', [1])\n        return")
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
+    driven.harness.process(rows(*range(150)))
+    reports = driven.harness.end_epoch()
+    metrics = {name: count for report in reports.values() for name, count in report.metrics.items()}
+    assert (len(metrics), metrics["ignored.one/lost99"], metrics["ignored.others"]) == (101, 1, 50)
+    assert len(caplog.messages) == 101
+    assert caplog.messages[-1].startswith("one sends to 'lost100', too, which is not among its outputs (out)")
+
+
 def test_what_nobody_may_send_is_refused_for_an_output_that_is_not_declared_too():
     text = FORWARD.replace('"out", dora_event["value"]', '"lost", "text"')
     driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))

@@ -409,3 +409,12 @@ def test_what_is_saved_of_all_keys_is_put_at_once(monkeypatch):
     driver.process([{"t": 0, "k": f"k{number}", "v": 1} for number in range(3)])
     driver.end_epoch(0)
     assert len(counts) == 1
+
+
+def test_an_output_that_is_not_declared_is_told_once_for_all_keys(caplog):
+    text = LOG.replace("self.count += 1", "self.count += 1; send_output('lost', [1])")
+    one = harness(replace(logging(("v", "rows/v")), files=(("log.py", text),)))
+    one.process([{"t": 0, "k": f"k{number}", "v": number} for number in range(20)])
+    counts = [report.metrics["ignored.log/lost"] for report in one.end_epoch().values() if report.metrics]
+    assert sum(counts) == 20
+    assert len([message for message in caplog.messages if "'lost'" in message]) == len(counts) <= 4  # one by subtask

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.state import compaction
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 
@@ -455,6 +456,28 @@ def test_events_of_unknown_keys_can_be_left_out(tmp_path: Path) -> None:
         drop(tmp_path, number, lines)
         pipeline.run_epoch()
         assert (number, rows_of(pipeline, "current")) == (number, expected)
+
+
+@pytest.mark.sail
+def test_updates_are_left_out_though_what_they_follow_is_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "TIER_LENGTH", 3)  # so that few runs fold: the small ones around the large one
+
+    def rows(op: str, *ids: int, v: str = "a") -> list[str]:
+        return [event(op, {"id": id_}, None) if op == "d" else event(op, None, {"id": id_, "v": v}) for id_ in ids]
+
+    epochs = [
+        rows("c", 1, 2),
+        rows("d", 1),
+        [*rows("d", 2), *rows("c", 1, *range(100, 180))],  # key 1 is there again, key 2 is gone
+        *(rows("u", 1, 2, v=v) for v in "bcd"),
+    ]
+    source = do.FileSource(f"{tmp_path}/in", format="debezium-json", schema=SCHEMA, key="id", unknown="ignore")
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+    pipeline.source("rows", source).filter("id < 3").latest("id").to_table("current")
+    for number, lines in enumerate(epochs):
+        drop(tmp_path, number, lines)
+        pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(1, "d")]
 
 
 @pytest.mark.sail

@@ -54,7 +54,7 @@ VERSION: Final = "__version"
 GONE: Final = "__gone"
 _FIRST: Final = "__first"
 _BEFORE: Final = "__before"
-_TOLD: Final = "__told"
+_LAST_TOLD: Final = "__told"
 _LEFT: Final = "__left"
 _WITHIN: Final = "then "
 """Before an operation that does not fit the one before it in the same epoch, whatever the state has."""
@@ -180,7 +180,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     """The lowering of :class:`ToChanges`.
 
     The state has runs of rows: the version that its epoch wrote, the row, and whether its key is gone. The newest row of a key
-    counts, so runs fold in any order; which keys are gone need not be known once there is nothing older.
+    counts, so runs fold in any order; which keys are gone need not be known once there is nothing older. Where updates of unknown
+    keys are ignored, an update counts by what is older than it, and so both are kept as long as some runs are left out.
     """
 
     states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION),)
@@ -203,7 +204,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         state.append(self._last_of_epoch(inputs[0], columns, version))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.keys)
-        state.fold(self._newest, None if self.logical.order is not None else self._there)
+        state.fold(self._deciding_rows, None if self.logical.order is not None else self._there)
         if new is None:
             return None
         before = new.filter("false") if old is None else self._newest(with_keys_of(old, new, self.keys))
@@ -250,11 +251,11 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             gone: SQL for whether it is gone then.
         """
         key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
-        pairs = ((telling, _TOLD), (gone, _LEFT))
+        pairs = ((telling, _LAST_TOLD), (gone, _LEFT))
         told, left = (f"max(CASE WHEN {one} THEN {order} END) OVER ({key}) AS {name}" for one, name in pairs)
         columns = [quoted(name) for name in rows.columns if name != _ONLY]
-        found = rows.selectExpr("*", told, left).filter(f"NOT coalesce({_TOLD} = {_LEFT} AND {order} > {_TOLD}, false)")
-        return found.selectExpr(*columns, f"{_TOLD} IS NULL AS {_ONLY}")
+        found = rows.selectExpr("*", told, left).filter(f"NOT coalesce({_LAST_TOLD} = {_LEFT} AND {order} > {_LAST_TOLD}, false)")
+        return found.selectExpr(*columns, f"{_LAST_TOLD} IS NULL AS {_ONLY}")
 
     def _judged(self, rows: DataFrame) -> DataFrame:
         """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
@@ -274,6 +275,17 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         ordered = last_first(self._deciding(rows), GONE) if self.logical.order is not None else ()
         order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
+
+    def _deciding_rows(self, rows: DataFrame) -> DataFrame:
+        """The rows of some runs that may yet count.
+
+        Where updates of unknown keys are ignored, a key may have two: the last that tells whether it is there, and the last
+        update. Between them there may be one that tells otherwise, in a run that is larger and so is not folded with these.
+        """
+        if not self._ignores:
+            return self._newest(rows)
+        newest = (OrderItem(VERSION, descending=True, nulls_first=False),)
+        return first_rows(rows, [*map(quoted, self.keys), _ONLY], newest, None, 1).drop(NUMBER)
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
         """The columns that decide between rows of a key that have the same place, with their types."""

@@ -57,7 +57,7 @@ class FirstRowsOfFinalWindows(FirstRowsOfWindows):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         rows = weighted(self._waiting().panes(inputs[0]))
-        output = self._finish(self._waiting().windows(repeated(rows), MIN_WATERMARK, MAX_WATERMARK))
+        output = self._finish(repeated(self._waiting().windows(rows, MIN_WATERMARK, MAX_WATERMARK)))
         return Analysis(output, {"weighted": rows}, {"late": inputs[0]}, facts=None)
 
     @override
@@ -67,9 +67,9 @@ class FirstRowsOfFinalWindows(FirstRowsOfWindows):
         state = context.state(name, "weighted")
         if inputs[0] is not None:
             state.append(weighted(waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)))
-        closing = waiting.panes_closing(state, begin, end)
+        closing = waiting.closing(state, begin, end)
         waiting.tidy(state, end, added_up)
         if closing is None:
             return None
-        copies = None if self.logical.ties else self.logical.n
-        return self._finish(waiting.windows(repeated(closing, copies), begin, end))
+        # Of the windows that close alone: of others, of which runs are dropped or not read, the weights need not add up.
+        return self._finish(repeated(closing, None if self.logical.ties else self.logical.n))

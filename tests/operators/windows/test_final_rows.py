@@ -130,6 +130,23 @@ def test_any_history(tmp_path_factory: pytest.TempPathFactory, log: ChangeLog, w
         checked(tmp_path_factory.mktemp("final"), SAIL, log, windows, lateness)
 
 
+@pytest.mark.usefixtures("sail")
+def test_rows_of_a_window_that_closed_are_left_out_before_their_weights_are_judged(tmp_path: Path) -> None:
+    """Rows of a run that is dropped are taken back in a run that is read for later windows."""
+
+    def many(word: str, count: int, second: int) -> tuple[tuple[str, Row], ...]:
+        return tuple((word, ("a", 0.5, number, at(second))) for number in range(count))
+
+    log = ChangeLog((many("insert", 60, 10), (*many("delete", 50, 10), *many("insert", 60, 50)), many("insert", 1, 70)))
+    for _ in log.epochs:
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        windowed = log.stream(pipeline, lateness="0 s").key_by("k").window(WINDOWS["sliding"])
+        windowed.top(1, by="n DESC", name="first", emit="final").select("window_end", "n").to_table("first")
+        pipeline.run_epoch()
+    ends = {plain([at(second)])[0]: n for second, n in ((15, 59), (20, 59), (55, 59), (60, 59))}
+    assert {plain([row.window_end])[0]: row.n for row in pipeline.read("first").collect()} == ends
+
+
 def changes(pipeline: do.Pipeline | None = None) -> do.Stream:
     source = do.MemorySource([], schema=f"{SCHEMA}, op string")
     return (pipeline or do.Pipeline("p", root="nowhere")).source("rows", source, event_time="ts").as_changes("op")

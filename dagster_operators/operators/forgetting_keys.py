@@ -148,8 +148,9 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         found = self.within.run(context, handed_in, facts.within)
         watermark = context.watermark_end(self.name)
         end = behind(watermark, self.forget_after)
-        if watermark != MAX_WATERMARK and end > floor and any(file.low is None or file.low < end for file in groups.files):
-            self._forget(context, floor, begin, end)
+        # Whether or not a key is forgotten: what would have been late by now stays late when more is kept.
+        if watermark != MAX_WATERMARK and end > floor:
+            self._forget(context, floor, begin, end, given)
         groups.fold(self._newest)
         return None if found is None else found.drop(SINCE)
 
@@ -230,7 +231,7 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         counted = groups.filter(f"{_LAST} < {number(bound, _LAST)}").agg(F.expr("count(*)").alias(_KEYS))
         return counted.selectExpr(f"{number(bound, _KEYS)} AS {_UP_TO}", _KEYS)
 
-    def _forget(self, context: StageContext, floor: int, begin: int, end: int) -> None:
+    def _forget(self, context: StageContext, floor: int, begin: int, end: int, given: Sequence[DataFrame]) -> None:
         """Let go of the keys that time has passed since it was at a floor, and count them.
 
         What the operator within has of them is nobody's any more, whether it is there or not. It is written anew without, each
@@ -238,10 +239,15 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         """
         groups, floors = (context.state(self.name, table) for table in (_GROUPS, _FORGOTTEN))
         rows = groups.read(lambda file: file.high is None or file.high >= floor)
+        if rows is None and given:
+            rows = self._groups(given)  # all of them were late
         if rows is not None:
             there = self._newest(_at_least(rows, floor, context.varying))
-            forgotten = self._forgotten(there, end, context.varying)
-            floors.append(context.report(self.name, FORGOTTEN_KEYS, forgotten, f"sum({_KEYS})"))
+            if any(file.low is None or file.low < end for file in groups.files):
+                forgotten = self._forgotten(there, end, context.varying)
+                floors.append(context.report(self.name, FORGOTTEN_KEYS, forgotten, f"sum({_KEYS})"))
+            else:
+                floors.append(self._forgotten(rows.filter("false"), end, context.varying))
             if begin != MIN_WATERMARK and end // self.forget_after != begin // self.forget_after:
                 left = _at_least(there, end, context.varying)
                 pairs = zip([*self._names, SINCE], self.state_keys, strict=True)

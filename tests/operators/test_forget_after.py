@@ -215,6 +215,23 @@ def test_what_was_forgotten_stays_so_when_more_is_kept(tmp_path: Path) -> None:
     assert {row.k: row.n for row in pipeline.read("counts").collect()} == {1: 1, 2: 2}
 
 
+@pytest.mark.sail
+def test_what_was_late_stays_so_when_more_is_kept(tmp_path: Path) -> None:
+    def change(op: str, key: str, second: int) -> dict[str, Any]:
+        return {"k": key, "t": at(second), "op": op}
+
+    batches = [[change("insert", "a", 100)], [change("insert", "b", 85)], [change("delete", "b", 85)]]
+    late = []
+    for epoch, keep in enumerate(("10 s", "10 s", "1 hour"), 1):
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        source = do.MemorySource(batches[:epoch], schema="k string, t timestamp, op string")
+        keyed = pipeline.source("rows", source, event_time="t").as_changes("op").key_by("k")
+        keyed.aggregate(n="count(*)", forget_after=keep, name="counts").to_table("counts")
+        late.append(pipeline.run_epoch().late_rows.get("counts", 0))
+    assert late == [0, 1, 1]
+    assert {row.k: row.n for row in pipeline.read("counts").collect()} == {"a": 1}
+
+
 def test_what_cannot_be_forgotten_is_refused() -> None:
     pipeline = do.Pipeline("p", root="unused")
     timeless = pipeline.source("timeless", do.MemorySource([], schema="k string, v long, t timestamp"))

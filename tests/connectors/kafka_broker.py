@@ -114,7 +114,9 @@ class KafkaBroker:
                     raise
                 time.sleep(0.2)
             else:
-                return
+                break
+        while (seen := admin.list_topics(name, timeout=60).topics[name]).error or len(seen.partitions) < partitions:
+            time.sleep(0.2)  # a broker that is slow answers before it knows of the topic that it made
 
     def committed(self, topic: str) -> list[tuple[Any, Any]]:
         """Keys and values of all that is committed."""

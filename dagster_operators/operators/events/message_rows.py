@@ -15,7 +15,7 @@ from dagster_operators.operators.events.framed_memory import FramedMemory, Place
 from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.message_bytes import ipc_column
 from dagster_operators.operators.events.sending import own_copy
-from dagster_operators.operators.events.value_rows import misfit
+from dagster_operators.operators.events.value_rows import changed, misfit
 from dagster_operators.operators.events.wiring import ROW, EventSource
 from dagster_operators.types.schema import Schema
 
@@ -175,7 +175,11 @@ def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     own = next((value.type for value in values if not pa.types.is_null(value.type)), pa.null())
     if (wrong := misfit(own, kind)) is not None:
         raise ValueError(wrong)
-    return pa.concat_arrays([value if value.type == own else value.cast(own) for value in values]).cast(kind)
+    given = pa.concat_arrays([value if value.type == own else value.cast(own) for value in values])
+    made = given.cast(kind)
+    if (wrong := changed(given, made)) is not None:
+        raise ValueError(wrong)
+    return made
 
 
 def _json(metadata: Any) -> str:

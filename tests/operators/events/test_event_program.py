@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.source_modules import SourceModules
+from dagster_operators.operators.events.value_rows import changed
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
@@ -620,13 +622,36 @@ def test_a_message_that_does_not_fit_the_declared_type_is_refused():
         ("[5]", "timestamp", r"int64 is no timestamp\[us, tz=UTC\]"),
         ('[{"a": 1, "lost": 2}]', "struct<a: bigint>", "the field 'lost' is not in struct<a: int64>"),
         ('[[{"a": "1"}]]', "array<struct<a: bigint>>", "string is no int64"),
+        ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "map<string, string>", "int64 is no string"),
+        ("pa.array([5], pa.duration('us'))", "string", r"duration\[us\] is no string"),
+        ("pa.array([5], pa.duration('us'))", "bigint", r"duration\[us\] is no int64"),
+        ("pa.array([[1, 2], [3]], pa.list_view(pa.int64()))", "array<bigint>", "list_view<.*> is no list"),
+        ("pa.array([1767272700000000], pa.timestamp('us'))", "date", r"timestamp\[us\] is no date32"),
+        ("[0.1, 1e300]", "float", r"1e\+300 is too large for a float"),
+        ("[[0.5, None], None, [1e300]]", "array<float>", r"1e\+300 is too large for a float"),
+        ("[{'a': 1e300, 'b': 1.5}]", "struct<b: float, a: float>", r"1e\+300 is too large for a float"),
+        ("pa.array([[('a', 1e300)]], pa.map_(pa.string(), pa.float64()))", "map<string, float>", r"1e\+300 is too large"),
+        ("[1.5, 1.26]", "decimal(10, 1)", r"1.26 is no decimal128\(10, 1\)"),
     ],
 )
 def test_a_message_is_not_made_into_another_sort_of_value(sent, declared, problem):
-    text = FORWARD.replace('dora_event["value"]', sent)
+    text = "import pyarrow as pa\n" + FORWARD.replace('dora_event["value"]', sent)
     driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], {"out": declared})], {"one": text}))
     with pytest.raises(SchemaError, match=f"the output 'one/out' does not fit its type .*{problem}"):
         driven.epoch(rows(1))
+
+
+def test_floating_point_numbers_are_rounded_to_fewer_bits_and_become_decimals_that_have_all_digits():
+    for sent, declared, wanted in [
+        ([0.1, float("inf"), None], pa.float32(), [0.10000000149011612, float("inf"), None]),
+        ([1.5, None], pa.decimal128(10, 1), [Decimal("1.5"), None]),
+        ([[0.1], None], pa.list_(pa.float64()), [[0.1], None]),
+    ]:
+        values = pa.array(sent)
+        assert changed(values, values.cast(declared)) is None
+        assert values.cast(declared).to_pylist() == wanted
+    part = pa.array([[("a", 1e300)], [("b", 1.5)]], pa.map_(pa.string(), pa.float64()))[1:]
+    assert changed(part, part.cast(pa.map_(pa.string(), pa.float32()))) is None
 
 
 def test_a_message_may_have_fewer_bits_or_fields_than_its_declared_type():

@@ -9,6 +9,7 @@ from dagster_operators.operators.relational.within_last import WithinLast
 
 if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.graph.operator import StreamType
     from dagster_operators.graph.ports import StreamRef
 
 
@@ -33,6 +34,11 @@ def require_final_rows(dataflow: Dataflow, stream: StreamRef, operator: str) -> 
                 operator=operator,
                 remedy="ask for final rows of the stream before within_last; behind it are the rows of now, which change",
             )
-        if node.operator.linear:
-            waiting += (one for one in node.inputs if one not in seen)
-            seen.update(node.inputs)
+        # What has the event time of an input, of join_as_of say, goes with the rows of that input.
+        before = [one for one in node.inputs if node.operator.linear or _same_time(node.type, dataflow.type_of(one))]
+        waiting += (one for one in before if one not in seen)
+        seen.update(before)
+
+
+def _same_time(rows: StreamType, before: StreamType) -> bool:
+    return rows.event_time is not None and rows.event_time == before.event_time

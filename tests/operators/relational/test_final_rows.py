@@ -94,15 +94,21 @@ def test_what_has_no_final_rows_is_refused_with_a_way_out() -> None:
         source().final()
     with pytest.raises(SchemaError, match=r"final needs an event time.*group by the time"):
         source().to_changes("k", order_by="n").final()
-    recent = source().as_changes("op").within_last("1 hour").filter("n > 1")
+    pipeline = do.Pipeline("p", root="nowhere")
+    rows = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, op string"), event_time="ts").as_changes("op")
+    rated = do.MemorySource([], schema="k string, rate long, since timestamp")
+    rates = pipeline.source("rates", rated, event_time="since")
+    recent = rows.within_last("1 hour").filter("n > 1")
     for wanted in (
         recent.final,
         lambda: recent.window(do.Tumbling("1 hour")).aggregate(n="count(*)", emit="final"),
         lambda: recent.window(do.Tumbling("1 hour")).top(1, by="n", emit="final"),
+        lambda: recent.join_as_of(rates, on="k", columns=["rate", "ts"], keep="1 hour").final(),
     ):
         with pytest.raises(PipelineError, match=r"within_last takes each back.*before within_last"):
             wanted()
     assert source().as_changes("op").filter("n > 1").final().within_last("1 hour").columns
+    assert rows.join_as_of(rates, on="k", columns=["rate", "ts"], keep="1 hour").final().columns
 
 
 @pytest.mark.slow

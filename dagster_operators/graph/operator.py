@@ -271,6 +271,10 @@ class LogicalOperator(ABC):
         """What is to be told if parts of the operator may have other names, under which there is no state; else empty."""
         return ""
 
+    def without_state(self) -> str:
+        """What it means for the rows to come that it begins without state, where that is more than that they add up anew."""
+        return ""
+
     def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
         """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""
         return ""

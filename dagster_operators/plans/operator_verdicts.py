@@ -173,6 +173,8 @@ class OperatorVerdicts:
         elif "restart" in choices and (before := self._from_here_on.never_had(name)):
             text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
+        if "restart" in choices and (then := self._new.nodes[name].operator.without_state()):
+            choices = {**choices, "restart": f"{choices['restart']}: {then}"}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
 
     def _logs(self, ends: Collection[str], streams: Streams) -> list[str]:

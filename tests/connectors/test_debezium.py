@@ -505,6 +505,22 @@ def test_what_is_left_out_does_not_depend_on_the_epochs(
     assert dict(rows_of(pipeline, "current")) == there
 
 
+@pytest.mark.sail
+def test_it_is_told_that_known_keys_are_unknown_to_one_that_begins_without_state(tmp_path: Path) -> None:
+    def told(unknown: str) -> dict[str, str]:
+        pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+        source = do.FileSource(f"{tmp_path}/in", format="debezium-json", schema=SCHEMA, key="id", unknown=unknown)
+        pipeline.source("rows", source).latest("id").to_table("current")
+        if unknown == "repair":
+            pipeline.run_epoch()
+        return {one.subject: one.choices.get("restart", "") for one in pipeline.changes()}
+
+    drop(tmp_path, 0, [event("c", None, {"id": 1, "v": "a"})])
+    told("repair")
+    assert told("ignore")["operator rows_changes"].startswith("begin without state: keys that were known are unknown then")
+    assert told("fail")["operator rows_changes"] == "begin without state"
+
+
 @pytest.mark.spark
 def test_events_of_unknown_keys_left_out_on_spark(tmp_path: Path) -> None:
     pipeline = pipeline_over(tmp_path, ENGINES["spark"], unknown="ignore")

@@ -102,6 +102,11 @@ class ToChanges(LogicalOperator):
         return {"keys": list(self.keys), "order": self.order, "deleted": self.deleted, "unknown": self.unknown, **extracts}
 
     @override
+    def without_state(self) -> str:
+        known = "keys that were known are unknown then, and updates of them are left out until an event brings their row"
+        return known if self.unknown == "ignore" else ""
+
+    @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
         accepts = frozenset({ChangeKind.APPEND, ChangeKind.UPSERT})
         remedy = "its rows are changes already: leave to_changes out"

@@ -253,7 +253,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
                 database's log, since rows have no order: ``"from_json(value, 'source STRUCT<lsn: BIGINT>').source.lsn"``. An
                 event that comes after a later one is left out.
             unknown: An update or deletion of a key that is not there is repaired: the row is inserted, the deletion left out.
-                With ``"fail"`` the epoch fails.
+                With ``"fail"`` the epoch fails; so it does if an event comes again, or after a later one: for events that come
+                once and in order.
             name: The name of the operator with the current rows; its state is addressed by it.
             chain: Whether what reads the events may share a stage with the operator before it.
             renamed_from: What that was called before: it goes on with that one's state. May stay.

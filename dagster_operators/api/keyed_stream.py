@@ -196,13 +196,7 @@ class KeyedStream(PluggedIn, Built):
         ('origin', 'flights', 'late')
         """
         require_mapping(aggregates, operator=name or "aggregate")
-        if more.get("emit") == "final":
-            raise PipelineError(
-                "emit='final' is for rows that cannot change any more, and a row of an aggregate without a window always can",
-                pipeline=self._stream._dataflow.name,  # noqa: SLF001
-                operator=name or self._stream.name,
-                remedy="put it into windows, which the watermark closes: window(Tumbling('1 day')).aggregate(..., emit='final')",
-            )
+        self._refuse_final(more.get("emit"), "aggregate", name)
         wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
         settings: dict[str, Any] = {"event_time": time, "forget_after": self._forget_after(forget_after, name or "aggregate")}
         return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, **settings)
@@ -246,6 +240,7 @@ class KeyedStream(PluggedIn, Built):
         ('shop', 'small_sold', 'small_orders', 'rest_sold', 'rest_orders')
         """
         require_mapping(aggregates, operator=name or "pivot")
+        self._refuse_final(more.get("emit"), "pivot", name)
         wanted, columns = {**(aggregates or {}), **more}, self._stream.columns
         with located(pivot=on):
             made = pivoted(on, values, wanted, taken=self.keys, columns=columns, event_time=self._stream.event_time)
@@ -258,6 +253,7 @@ class KeyedStream(PluggedIn, Built):
         by: str | Sequence[str],
         rank: str = "rank",
         forget_after: str | timedelta | int | None = None,
+        emit: Literal["final"] | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
     ) -> Stream:
@@ -268,12 +264,14 @@ class KeyedStream(PluggedIn, Built):
             by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
             rank: The column with the row's place, from 1.
             forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
-                ``"30 days"``. By default never.
+                ``"30 days"``. By default never. The state has then all rows of the keys that are not forgotten, as of changes;
+                without it, of rows that stay, the first ``n`` alone: leave it out where keys are few and never stay away.
+            emit: ``"final"`` is refused: without a window, rows can always change.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
-            PipelineError: ``n`` is less than 1.
+            PipelineError: ``n`` is less than 1, or ``emit`` is given.
             SchemaError: A column is missing, or the stream is updating.
 
         >>> from dagster_operators import FileSource, Pipeline
@@ -281,6 +279,7 @@ class KeyedStream(PluggedIn, Built):
         >>> flights.key_by("origin").top(3, by="delay DESC").columns
         ('origin', 'rank', 'delay')
         """
+        self._refuse_final(emit, "top", name)
         settings: dict[str, Any] = {
             "by": order_texts(by),
             "event_time": self._stream.event_time,
@@ -402,6 +401,16 @@ class KeyedStream(PluggedIn, Built):
         except ValueError as error:
             raise PipelineError(f"within: {error}", **where) from None
         return stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
+
+    def _refuse_final(self, emit: str | None, method: str, name: str | None) -> None:
+        """Raise if final rows are wanted without a window that closes."""
+        if emit == "final":
+            raise PipelineError(
+                f"emit='final' is for rows that cannot change any more, and a row of {method} without a window always can",
+                pipeline=self._stream._dataflow.name,  # noqa: SLF001
+                operator=name or method,
+                remedy=f"put it into windows, which the watermark closes: window(Tumbling('1 day')).{method}(..., emit='final')",
+            )
 
     def _forget_after(self, given: str | timedelta | int | None, operator: str) -> int | None:
         stream = self._stream

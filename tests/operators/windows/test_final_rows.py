@@ -18,7 +18,7 @@ from tests.examples import fresh_examples
 from tests.operators.change_logs import BASE, SCHEMA, ChangeLog, Row, at, change_logs, each_epoch, plain, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 AGGREGATES = {"n": "count(*)", "total": "sum(n)", "most": "max(v)", "kinds": "count(DISTINCT v)"}
@@ -175,8 +175,18 @@ def test_rows_that_stay_are_final_anyway() -> None:
 
 
 def test_what_can_always_change_is_refused_with_a_way_out() -> None:
-    with pytest.raises(PipelineError, match=r"without a window always can.*window\(Tumbling\('1 day'\)\)"):
-        changes().key_by("k").aggregate(n="count(*)", emit="final")
+    without: dict[str, Callable[[do.KeyedStream], object]] = {
+        "aggregate": lambda keyed: keyed.aggregate(n="count(*)", emit="final"),
+        "pivot": lambda keyed: keyed.pivot("n", [1], r="count(*)", emit="final"),
+        "top": lambda keyed: keyed.top(1, by="n", emit="final"),
+    }
+    for method, wanted in without.items():
+        remedy = rf"{method} without a window always can.*window\(Tumbling\('1 day'\)\).{method}\("
+        with pytest.raises(PipelineError, match=remedy) as refused:
+            wanted(changes().key_by("k"))
+        assert refused.value.where["operator"] == method
+    assert changes().key_by("k").window(do.Tumbling("1 day")).pivot("n", [1], r="count(*)", emit="final").columns
+    assert changes().key_by("k").window(do.Tumbling("1 day")).top(1, by="n", emit="final").columns
     assert changes().key_by("k").window(do.Tumbling("1 day")).aggregate(n="count(*)", emit="final").columns
     with pytest.raises(SchemaError, match=r"top\(..., emit='final'\)"):
         changes().key_by("k").window(do.Tumbling("1 day")).top(1, by="n")

@@ -37,7 +37,7 @@ class Forgetful(LogicalOperator):
         if not keys:
             raise PipelineError(
                 "forget_after= is for keys, and without any all rows are one group", operator=self.name,
-                remedy="name keys with key_by(...), or leave it out: the state of one group does not grow with time",
+                remedy="name keys with key_by(...)",
             )  # fmt: skip
         if self.forget_after <= 0:
             raise PipelineError(

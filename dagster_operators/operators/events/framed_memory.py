@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from dagster_operators.operators.events.message_bytes import frame_of, plain_bytes
 
-_SMALLEST: Final = 2**12
-"""From so many bytes on a value is copied here; small ones are put together faster when all are there."""
+_SMALLEST: Final = 2**16
+"""From so many bytes on a value is copied here; small ones are put together as fast when all are there."""
 
 _FIRST: Final = 2**18
 _MOST: Final = 2**23
-"""How many bytes a piece of memory has; the first is small, as an output may have few messages. Who keeps a value keeps all."""
+"""How many bytes a piece of memory has; the first is small, as an output may have few messages."""
+
+_TOGETHER: Final = 16
+"""How many messages a piece of memory is made for at most: who keeps one value keeps all that are in its piece."""
 
 _WIDEST: Final = 64
 """Bits of the widest values: wider ones want to begin at more than each eighth byte."""
@@ -47,7 +50,7 @@ class Placed:
 class FramedMemory:
     """Memory for the messages of an output, one behind the other in Arrow's IPC format.
 
-    >>> memory, given = FramedMemory(), pa.array(range(1000))
+    >>> memory, given = FramedMemory(), pa.array(range(10_000))
     >>> placed = [memory.place(given), memory.place(given)]
     >>> [one.value == given for one in placed], column_of(placed)[1].as_buffer().size == placed[1].end - placed[1].start
     ([True, True], True)
@@ -93,7 +96,7 @@ class FramedMemory:
         return Placed(own, memory, start, start + size, is_last)
 
     def _allocate(self, size: int) -> None:
-        self._size = max(self._next, size)
+        self._size = max(min(self._next, _TOGETHER * size), size)
         self._next = min(_MOST, 2 * self._next)
         self._memory, self._at = pa.allocate_buffer(self._size), 0
         self._view = memoryview(self._memory).cast("B")

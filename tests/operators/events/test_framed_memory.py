@@ -51,7 +51,7 @@ def test_rows_are_the_same_whichever_messages_are_copied(sent):
 
 
 def test_a_message_and_its_row_are_the_same_memory():
-    own, value, copies = OutputRows("a/b", output_schema(None), 1, None), pa.array(range(5000)), []
+    own, value, copies = OutputRows("a/b", output_schema(None), 1, None), pa.array(range(9000)), []
     for _ in range(3):
         copies.append(own.copy(value))
         own.add(Message(0, copies[-1]))
@@ -61,11 +61,26 @@ def test_a_message_and_its_row_are_the_same_memory():
     assert [from_ipc(data) for data in column.to_pylist()] == copies == [value] * 3
 
 
+@pytest.mark.parametrize(("values", "each"), [(512, 500), (8192, 40)])
+def test_who_keeps_one_value_of_many_keeps_little_besides(values, each):
+    own, kept, before = OutputRows("a/b", output_schema(None), 1, None), [], pa.total_allocated_bytes()
+    for number in range(5 * each):
+        value = own.copy(pa.array([number] * values))
+        kept += [] if number % each else [value]
+        if own.add(Message(number, value)):
+            own.take()
+    del value
+    own.take()
+    size = 8 * values + 1024
+    assert [one[0].as_py() for one in kept] == list(range(0, 5 * each, each))
+    assert pa.total_allocated_bytes() - before <= 16 * size * (len(kept) + 1)
+
+
 def test_threads_do_not_write_to_the_same_place():
     memory, placed = FramedMemory(), []
 
     def send(number):
-        value = pa.array([number] * 2000)
+        value = pa.array([number] * 9000)
         placed.extend((value, memory.place(value)) for _ in range(50))
 
     threads = [Thread(target=send, args=(number,)) for number in range(4)]

@@ -11,9 +11,11 @@ from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.types.data_type import Field
+from dagster_operators.types.data_type import DataType, Decimal, Field, Plain
 from dagster_operators.types.names import quoted
+from dagster_operators.types.wider_type import wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 SIDES: Final = ("left", "right")
 LATE: Final = ("late_left", "late_right")
 """The ports of the sides' late rows."""
+
+_FLOAT: Final = Plain("float")
+_FLOATING: Final = (_FLOAT, Plain("double"))
 
 _T = TypeVar("_T")
 
@@ -165,7 +170,10 @@ def check_sides(
 
 
 def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> None:
-    """Raise for a pair of keys of different kinds: an engine would cast one, and fail or match nothing while an epoch runs."""
+    """Raise for a pair of keys of different kinds: an engine would cast one, and fail or match nothing while an epoch runs.
+
+    On Sail also for a pair that it makes another type of than Spark does.
+    """
     for one, other in columns.keys:
         found = (schema_of(left).find(one), schema_of(right).find(other))
         kinds = [None if field is None else field.type.kind for field in found]
@@ -175,6 +183,34 @@ def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> 
                 column=one,
                 remedy=_cast([(one, found[0]), (other, found[1])]),
             )
+        types = [field.type for field in found if field is not None]
+        if types_differ_on_sail(types) and not reads_like_spark(left.sparkSession):
+            raise keys_of_two_types((one, other), types, ": Sail makes another type of both than Spark")
+
+
+def types_differ_on_sail(types: Sequence[DataType]) -> bool:
+    """Whether Sail makes another type of some than Spark, which makes doubles: a FLOAT, or a decimal with few places.
+
+    >>> [types_differ_on_sail([one, Plain("bigint")]) for one in (Plain("float"), Plain("double"), Decimal(10, 2))]
+    [True, False, False]
+    """
+    floating = [kind for kind in types if kind in _FLOATING]
+    return bool(floating) and any(isinstance(kind, Decimal) or (_FLOAT in floating and kind.is_whole_number) for kind in types)
+
+
+def keys_of_two_types(pair: Sequence[str], types: Sequence[DataType], why: str = "") -> SchemaError:
+    """What is said of a pair of keys, of the left and of the right side, that are to have one type."""
+    wider = wider_type(types[0], types[1]) or types[0]
+    casts = [
+        f"{side}.with_columns({name}='CAST({name} AS {wider})')"
+        for side, name, kind in zip(SIDES, pair, types, strict=True)
+        if kind != wider
+    ]
+    return SchemaError(
+        f"the key {pair[0]!r} is {types[0]} on the left side, and {pair[1]!r} {types[1]} on the right{why}",
+        column=pair[0],
+        remedy=f"give both one type before the join: {', '.join(casts)}",
+    )
 
 
 def _cast(keys: Sequence[tuple[str, Field | None]]) -> str:

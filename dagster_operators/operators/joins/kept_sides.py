@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import CHANGE
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.joins.join_columns import SIDES, JoinColumns, check_key_kinds
+from dagster_operators.operators.joins.join_columns import JoinColumns, check_key_kinds, keys_of_two_types
 from dagster_operators.operators.relational.weighted_rows import WEIGHT
 from dagster_operators.types.names import quoted
-from dagster_operators.types.wider_type import wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,14 +98,4 @@ def _key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
         return kinds[0]
     if all(kind in _WHOLE for kind in kinds):
         return max(kinds, key=_WHOLE.index)
-    wider = wider_type(types[0], types[1]) or types[0]
-    casts = [
-        f"{side}.with_columns({name}='CAST({name} AS {wider})')"
-        for side, name, kind in zip(SIDES, pair, types, strict=True)
-        if kind != wider
-    ]
-    raise SchemaError(
-        f"the key {pair[0]!r} is {kinds[0]} on the left side, and {pair[1]!r} {kinds[1]} on the right",
-        column=pair[0],
-        remedy=f"give both one type before the join: {', '.join(casts)}",
-    )
+    raise keys_of_two_types(pair, types)

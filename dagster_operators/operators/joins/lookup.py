@@ -12,7 +12,9 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.row_expressions import aggregate_of
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.joins.join_columns import types_differ_on_sail
 from dagster_operators.operators.one_task import joined, made_of, part_of
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.projection import named, nameless
@@ -109,34 +111,46 @@ class Lookup(ConnectorOperator):
 
 
 @dataclass(frozen=True)
-class JoinPinned(RelationalOperator):
-    """The lowering of :class:`Lookup`: its second input at analysis is the lookup table."""
+class JoinPinned(RelationalOperator[tuple[str, ...]]):
+    """The lowering of :class:`Lookup`: its second input at analysis is the lookup table, its facts are how keys are compared."""
 
     logical: Lookup
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._check_keys(*inputs)
-        return Analysis(self._join(*inputs), facts=None)
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
+        rows, table = inputs
+        equal = self._equal_keys(rows, table)
+        return Analysis(self._join(rows, table, equal), facts=equal)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name))
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[tuple[str, ...]]) -> Rows:
+        return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name), analysed.facts)
 
-    def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:
-        """A key of another kind would be cast, and fail or match nothing while the epoch runs."""
+    def _equal_keys(self, rows: DataFrame, table: DataFrame) -> tuple[str, ...]:
+        """The conditions that the keys are equal: on Sail as doubles where Spark compares these and Sail does not.
+
+        Raises:
+            SchemaError: A key is of another kind: it would be cast, and fail or match nothing while the epoch runs.
+        """
+        conditions = []
         self.logical.require(StreamType(tuple(table.columns)), [right for _, right in self.logical.on], "the lookup table")
-        for left, right in self.logical.on:
+        for position, (left, right) in enumerate(self.logical.on):
             found = [schema_of(frame).find(column) for frame, column in ((rows, left), (table, right))]
-            kinds = [field.type.kind for field in found if field is not None]
+            types = [field.type for field in found if field is not None]
+            kinds = [kind.kind for kind in types]
             if len(set(kinds)) > 1:
                 raise SchemaError(
                     f"the key {left!r} is a {kinds[0]}, and {right!r} of the lookup table is a {kinds[1]}",
                     column=left,
                     remedy="cast it before the lookup: with_columns(key='CAST(... AS ...)')",
                 )
+            compared = [quoted(left), f"`__key_{position}`"]
+            if types_differ_on_sail(types) and not reads_like_spark(rows.sparkSession):
+                compared = [f"CAST({key} AS DOUBLE)" for key in compared]
+            conditions.append(" = ".join(compared))
+        return tuple(conditions)
 
-    def _join(self, rows: DataFrame, table: DataFrame) -> DataFrame:
+    def _join(self, rows: DataFrame, table: DataFrame, equal: Sequence[str]) -> DataFrame:
         from pyspark.sql import functions as F
 
         lookup = self.logical
@@ -148,6 +162,5 @@ class JoinPinned(RelationalOperator):
             parsed = [named(text) for text in lookup.columns]
             chosen = [f"{expression} AS {quoted(name or expression)}" for expression, name in parsed]
         right = table.selectExpr(*keys, *chosen)
-        same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))
-        found = joined(rows, part_of(right, table), F.expr(same), lookup.how)
+        found = joined(rows, part_of(right, table), F.expr(" AND ".join(equal)), lookup.how)
         return made_of(found.drop(*(f"__key_{position}" for position in range(len(lookup.on)))), found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -150,6 +151,21 @@ def test_keys_of_different_kinds_are_refused_and_a_cast_mends_it() -> None:
     with pytest.raises(SchemaError, match=r"the key 'k' is a string, and 'k' of the lookup table is a number.*with_columns"):
         result(SAIL, lambda pipeline: build(pipeline, cast=False))
     assert result(SAIL, lambda pipeline: build(pipeline, cast=True)).rows == Counter([(1, 1, "one")])
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_floating_point_keys_are_compared_as_doubles(engine: str) -> None:
+    rows = [{"r": 16777216.0, "d": 1e-20}, {"r": 16777220.0, "d": 0.25}]
+    numbers = [(16777217, Decimal("0.00"), "near"), (16777220, Decimal("0.25"), "same")]
+
+    def build(pipeline: do.Pipeline) -> do.Stream:
+        found = source(pipeline, rows, schema="r float, d double")
+        found = found.lookup(table("i long, c decimal(10,2), whole string", numbers), on={"r": "i"}, columns=["whole"])
+        found = found.lookup(table("i long, c decimal(10,2), name string", numbers), on={"d": "c"}, columns=["name"], name="by_d")
+        return found.lookup(table("i long, c decimal(10,2), no string", numbers), on={"r": "c"}, columns=["no"], name="by_r")
+
+    expected = Counter([(16777216.0, 1e-20, None, None, None), (16777220.0, 0.25, "same", "same", None)])
+    assert result(ENGINES[engine], build).rows == expected
 
 
 def test_streams_are_not_looked_up_and_updating_ones_look_nothing_up() -> None:

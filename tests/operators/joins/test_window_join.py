@@ -175,3 +175,31 @@ def test_keys_of_different_kinds_are_refused_when_the_pipeline_is_planned(tmp_pa
     left.key_by("k").window(window).join(right.rename(ts="at").key_by("id").window(window)).to_table("pairs")
     with pytest.raises(SchemaError, match="'k' is a string on the left side, and 'id' a number"):
         pipeline.epochs.plan()
+
+
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize(
+    ("key", "other", "casts"),
+    [("float", "long", {"k", "id"}), ("double", "decimal(10,2)", {"id"})],
+)
+def test_keys_that_sail_makes_another_type_of_are_refused_and_casts_mend_it(
+    key: str, other: str, casts: set[str], tmp_path: Any
+) -> None:
+    def plan(*cast: str) -> None:
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        sides = (
+            stream(schema=f"k {key}, v long, ts timestamp", of=pipeline),
+            stream("more", f"id {other}, ts timestamp", of=pipeline),
+        )
+        window = do.Tumbling("1 hour")
+        left, right = (
+            (side.with_columns(**{name: f"CAST({name} AS double)"}) if name in cast else side).key_by(name).window(window)
+            for side, name in ((sides[0], "k"), (sides[1].rename(ts="at"), "id"))
+        )
+        left.join(right, how="full").to_table("pairs")
+        pipeline.epochs.plan()
+
+    with pytest.raises(SchemaError, match="Sail makes another type of both than Spark") as told:
+        plan()
+    assert {name for name in ("k", "id") if f"{name}='CAST({name} AS double)'" in told.value.remedy} == casts
+    plan(*casts)

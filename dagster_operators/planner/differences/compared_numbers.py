@@ -74,6 +74,12 @@ def _around(expression: str, comparison: Comparison, type_of: TypeOf) -> Iterato
         yield from (Wrap(place, " AS DOUBLE)") for place, kind in zip(places, kinds, strict=True) if kind == FLOATING[0])
     if not _mixes(kinds):
         return
+    if not comparison.together and _is_long(kinds):
+        raise SchemaError(
+            "a whole number is compared here with floating-point numbers, as doubles, and with a decimal of more than "
+            f"{_EXACT_DIGITS} digits, for which Spark does not make doubles", expression=expression,
+            remedy="write a comparison for each: x >= 0.5D AND x <= 1.5",
+        )  # fmt: skip
     only_floating = all(kind in FLOATING for kind in kinds[1:])
     if not comparison.together and isinstance(kinds[0], Decimal) and not only_floating and not _are_exact_as_doubles(kinds):
         raise SchemaError(
@@ -99,6 +105,14 @@ def _is_short(expression: str, places: Sequence[Place], kinds: Sequence[DataType
     return any(
         kind in _LONG and not (_WHOLE.fullmatch(text) and abs(int(text.replace(" ", ""))) <= EXACT_AS_FLOAT)
         for kind, text in zip(kinds, texts, strict=True)
+    )  # fmt: skip
+
+
+def _is_long(kinds: Sequence[DataType | None]) -> bool:
+    """Whether a whole number is compared with a decimal that, as a double, may be equal to another one, or beyond it."""
+    first, *others = kinds
+    return first is not None and first.is_whole_number and any(
+        isinstance(kind, Decimal) and kind.precision > _EXACT_DIGITS for kind in others
     )  # fmt: skip
 
 

@@ -82,10 +82,14 @@ def _is_made_wider(asked: Asked) -> bool:
     kinds = _kinds(asked)
     if len(kinds) < _PLACES:
         return False
-    first, other = kinds
+    number = asked.texts[1].removeprefix("-")
+    is_exact = number.isdigit() and int(number) <= EXACT_AS_FLOAT
+    return any(_is_wider(*pair, is_exact=is_exact) for pair in zip(*map(types_within, kinds), strict=False))
+
+
+def _is_wider(first: DataType, other: DataType, *, is_exact: bool) -> bool:
     if first == _FLOAT:
-        exact = (asked.literal(1) or "").isdigit() and int(str(asked.literal(1))) <= EXACT_AS_FLOAT
-        return other in (Plain("int"), Plain("bigint")) and not exact
+        return other in (Plain("int"), Plain("bigint")) and not is_exact
     if first.is_whole_number:
         return isinstance(other, Decimal) or other in FLOATING
     return _is_text(first) and not _is_text(other)

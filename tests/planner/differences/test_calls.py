@@ -12,7 +12,7 @@ from dagster_operators.planner.differences.compared_numbers import compared_numb
 from dagster_operators.planner.differences.difference import Difference
 from dagster_operators.planner.differences.known_types import OTHERS
 from dagster_operators.planner.differences.refusing import differences_in, types_in
-from dagster_operators.types.data_type import DataType, Decimal, Map, Plain
+from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain
 from tests.conformance.calls import answers, calls, typed_rows
 from tests.conformance.comparison import REFUSED
 
@@ -113,7 +113,8 @@ def test_what_the_errors_tell_to_write_is_taken_and_answered_so(rows: DataFrame)
         ("map('a', f, 'b', l)", True), ("map(1, f)", False), ("map(l, f)", False), ("map(f, 'a', l, 'b')", True),
         ("map_concat(mf, ml)", True), ("map_concat(mf, mf)", False),
         ("nullif(f, l)", True), ("nullif(f, 0)", False), ("nullif(f, 16777217)", True),
-        ("nullif(f, ti)", False), ("nullif(l, 0)", False),
+        ("nullif(f, ti)", False), ("nullif(f, -5)", False), ("nullif(f, -16777217)", True),
+        ("nullif(fs, ls)", True), ("nullif(fs, fs)", False), ("nullif(is, ls)", False), ("nullif(l, 0)", False),
         ("ceil(c, 1)", False), ("floor(c, 2)", False), ("ceil(c, 0)", True), ("ceil(c, -1)", True), ("ceil(d, 1)", True),
         ("ceil(c, i)", True), ("ceil(d)", False), ("pmod(i, l)", False), ("pmod(f, l)", True),
     ],
@@ -122,7 +123,9 @@ def test_what_depends_on_types(call: str, *, is_refused: bool) -> None:
     types: dict[str, DataType] = {
         "f": Plain("float"), "l": Plain("bigint"), "i": Plain("int"), "ti": Plain("tinyint"), "c": Decimal(10, 2),
         "d": Plain("double"), "mf": Map(Plain("string"), Plain("float")), "ml": Map(Plain("string"), Plain("bigint")),
-        "1": Plain("int"), "0": Plain("int"), "16777217": Plain("int"), "'a'": Plain("string"), "'b'": Plain("string"),
+        "fs": Array(Plain("float")), "ls": Array(Plain("bigint")), "is": Array(Plain("int")),
+        "-5": Plain("int"), "-16777217": Plain("int"), "1": Plain("int"),
+        "0": Plain("int"), "16777217": Plain("int"), "'a'": Plain("string"), "'b'": Plain("string"),
     }  # fmt: skip
     assert any(found in OTHERS for _, found in differences_in(call, types.get)) == is_refused
     assert len(list(differences_in(call, types.get))) < 2

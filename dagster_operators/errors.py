@@ -163,6 +163,12 @@ class EngineStoppedError(EngineError):
     retryable = True
 
 
+class BrokenAnswerError(EngineError):
+    """What an engine answered arrived damaged, so that rows of it would be missing; the next time it is asked it may be whole."""
+
+    retryable = True
+
+
 class StageFailedError(EngineError):
     """A stage failed while it ran on the engine."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import EngineError
+from dagster_operators.runtime.whole_answers import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -232,6 +233,7 @@ def _session(port: int) -> SparkSession:
     # A server of this process is not lost on the way, so answers need not be kept until released: a call and threads less for
     # each query.
     session.client.disable_reattachable_execute()
+    read_whole(session.client)
     # Before PySpark's own hook, which asks the server for things that Sail has not, and logs its refusal.
     atexit.register(session.client.close)
     return session

@@ -81,7 +81,8 @@ class Rebuildable:
             between: A range of event time, from the first moment up to the second, without it; without a time zone UTC. Then only
                 the rows of the tables are replaced whose event time (of windows their start) is in it; all other rows, and all
                 state, stay as they are. It does not decide about changes.
-            epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
+            epochs_at_once: Of how many epochs one epoch of the rebuild reads at most. Rows that were late between them are in
+                time, and keys are not forgotten between them; a warning is logged of operators with ``forget_after=``.
             empty: Whether ``since`` may leave out all that was read, so that the tables are empty.
             wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
 
@@ -134,6 +135,7 @@ class Rebuildable:
         wait_seconds: float,
     ) -> EpochResult:
         """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
+        from dagster_operators.runtime.forgetting_at_once import warn_of_forgetting
         from dagster_operators.runtime.logs_beside import warn_of_logs
         from dagster_operators.runtime.range_rebuilding import RangeRebuilding
         from dagster_operators.runtime.rebuilding import Rebuilding, Request, part_of
@@ -145,6 +147,7 @@ class Rebuildable:
         request = Request(part, self._first(epochs, since), epochs_at_once, empty)
         if between is None:
             warn_of_logs(epochs, part, epochs_at_once)
+            warn_of_forgetting(epochs, part, epochs_at_once)
             rebuilding = Rebuilding(epochs, beside, request)
         else:
             rebuilding = RangeRebuilding(epochs, beside, request, between)

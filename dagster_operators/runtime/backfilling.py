@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.forgetting_keys import FORGOTTEN_KEYS
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.left_out import leading_to_now
 from dagster_operators.runtime.logs_beside import AS_IT_CUT, logs_beside
@@ -89,8 +90,8 @@ class _Past:
             if not self._ran(complete, table, name) and self._read(complete):
                 text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
                 return _Why(text, f", since={complete.epoch + 1}")
-            if late := next((one for one, rows in complete.late_rows.items() if rows and one in self._part.operators), ""):
-                return _Why(f"rows were late for {late} in epoch {complete.epoch}", ", epochs_at_once=1")
+            if cut := self._late(complete) or self._forgot(complete):
+                return _Why(f"{cut} in epoch {complete.epoch}", AS_IT_CUT)
             name = to.renamed.get(name, name) if to is not None else name
         return self._decided(table, first)
 
@@ -101,6 +102,17 @@ class _Past:
         return before is None or any(
             before.offsets.get(name) != offsets.get(name) for name in before.offsets.keys() | offsets.keys() if name not in others
         )
+
+    def _late(self, complete: Complete) -> str:
+        """That rows were late in an epoch, which are in time where more is read at once; else empty."""
+        late = next((one for one, rows in complete.late_rows.items() if rows and one in self._part.operators), "")
+        return late and f"rows were late for {late}"
+
+    def _forgot(self, complete: Complete) -> str:
+        """That keys were forgotten in an epoch, which come back to what they had where more is read at once; else empty."""
+        figures = (name.rpartition(".") for name, value in complete.metrics.items() if value)
+        forgetful = next((name for name, _, figure in figures if figure == FORGOTTEN_KEYS and name not in self._others), "")
+        return forgetful and f"{forgetful} forgot keys"
 
     @property
     def _others(self) -> frozenset[str]:

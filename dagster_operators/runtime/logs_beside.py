@@ -35,7 +35,7 @@ def logs_beside(epochs: Epochs, part: Part) -> tuple[str, ...]:
     found = [table for name in part.beside if dataflow.type_of((table := dataflow.tables[name]).stream).retracting]
     there = last.versions.keys() if last else frozenset[str]()
     logs = tuple(one.name for one in found if {f"tables/{one.name}", f"tables/{one.renamed_from}"} & there)
-    return logs if logs and _was_cut(epochs, dataflow.nodes.keys() - part.operators) else ()
+    return logs if logs and was_cut(epochs, dataflow.nodes.keys() - part.operators) else ()
 
 
 def warn_of_logs(epochs: Epochs, part: Part, at_once: int) -> None:
@@ -54,7 +54,7 @@ def warn_of_logs(epochs: Epochs, part: Part, at_once: int) -> None:
         )  # fmt: skip
 
 
-def _was_cut(epochs: Epochs, others: Collection[str]) -> bool:
+def was_cut(epochs: Epochs, others: Collection[str]) -> bool:
     """Whether more than one epoch did something that leads to the tables.
 
     Args:

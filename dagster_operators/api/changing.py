@@ -13,6 +13,7 @@ from dagster_operators.errors import PipelineError
 if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.plans.verdict import Choice, Verdict
+    from dagster_operators.runtime.comparing import Comparison
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.runtime.results import EpochResult
     from dagster_operators.transactions.owner import Owner
@@ -68,9 +69,12 @@ class Changing:
         """
         from dagster_operators.plans.verdict import Level
 
-        found = self._with_filled(self.epochs.comparison().verdicts)
+        compared = self.epochs.comparison()
+        found = self._with_filled(compared.verdicts)
         asked = {verdict.subject for verdict in found if verdict.level is Level.DECISION}
-        asked |= {f"table {table}" for verdict in found if verdict.level is Level.DECISION for table in verdict.empties}
+        asked |= {
+            f"table {table}" for verdict in found if verdict.level is Level.DECISION for table in _settled(verdict, compared)
+        }
         refusals = [verdict for verdict in self.epochs.refusals() if verdict.subject not in asked]
         said = {verdict.subject for verdict in refusals}
         harmless = (Level.FROM_HERE_ON, Level.KEPT, Level.HARMLESS)
@@ -314,3 +318,12 @@ class Changing:
             yield self.epochs
         finally:
             coordinator.close()
+
+
+def _settled(verdict: Verdict, compared: Comparison) -> Collection[str]:
+    """The tables of which is told what becomes of them, where somebody has to decide about what is before them."""
+    from dagster_operators.runtime.rebuildable import tables_shown_by
+
+    if verdict.choices or verdict.remedy or compared.after is None:
+        return verdict.empties
+    return tables_shown_by(verdict, compared.before, compared.after)  # they are computed anew, which nothing else settles

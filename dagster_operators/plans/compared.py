@@ -20,6 +20,7 @@ class ComparedPlans:
     """An earlier and a later plan.
 
     Attributes:
+        matching: Which operator is which.
         old: The earlier plan.
         new: The later one.
         former: What the operators of the later plan were called in the earlier one, of those that were there.
@@ -33,6 +34,7 @@ class ComparedPlans:
     """
 
     def __init__(self, matching: Matching) -> None:
+        self.matching = matching
         self.old, self.new = matching.before, matching.after
         self.former: Mapping[str, str] = matching.operators
         self.added = matching.added

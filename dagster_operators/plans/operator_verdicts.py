@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -16,9 +17,9 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.plans.compared import ComparedPlans, listed
-from dagster_operators.plans.diff import Change, diff
+from dagster_operators.plans.diff import Change, Changed, diff
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
-from dagster_operators.plans.matching import Matching, named_as_before
+from dagster_operators.plans.matching import named_as_before
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.plan_streams import Streams
 from dagster_operators.plans.shape import PlanShape
@@ -27,6 +28,12 @@ from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
 _KEEP_STATE: Mapping[Choice, str] = {"keep": "go on with that state", **_RESTART}
 _KEEP_ANY: Mapping[Choice, str] = {"keep": "go on with the state there is, whatever it was made of", **_RESTART}
+
+_EMIT: Final = {
+    "window_aggregate_changes": "None", "session_aggregate_changes": "None", "final_window_aggregate": "'final'",
+    "final_session_aggregate": "'final'",
+}  # fmt: skip
+"""What kinds of operators are called for with, where the same words are two kinds of operators without it."""
 
 _NAMED: Final = frozenset({"aggregates", "functions"})
 """Settings that are pairs of a name and what it means, which the state has by name."""
@@ -57,12 +64,23 @@ class OperatorVerdicts:
             if former in self._stored.stateful:
                 yield from self._kept(name, former)
         for name in self._compared.added:
-            own_name = name not in self._new.plan.automatic and name in self._stored.left
-            pause = self._stored.pauses.operators.get(name)
-            if pause or own_name:
-                yield self._put_back(name, pause)
-            elif name in self._new.running and (before := self._from_here_on.never_had(name)):
+            if self._is_put_back(name):
+                yield self._put_back(name, self._stored.pauses.operators.get(name))
+            elif before := self._computed_anew.get(name):
                 yield self._behind_changes(name, before)
+
+    def _is_put_back(self, name: str) -> bool:
+        """Whether there is state that one that was not in the last epoch left."""
+        return name in self._stored.pauses.operators or (name not in self._new.plan.automatic and name in self._stored.left)
+
+    @cached_property
+    def _computed_anew(self) -> Mapping[str, list[str]]:
+        """The operators that are new behind changes, with whose: only with the tables behind them can they be made, by a rebuild.
+
+        What a decision does it does with an epoch, and none begins before that rebuild, which waits for all that is decided.
+        """
+        new = [name for name in self._compared.added if name in self._new.running and not self._is_put_back(name)]
+        return {name: before for name in new if (before := self._from_here_on.never_had(name))}
 
     def _behind_changes(self, name: str, before: Collection[str]) -> Verdict:
         text = f"it is new, behind changes of {listed(before)}: it would take back rows that it never had"
@@ -75,13 +93,17 @@ class OperatorVerdicts:
         ends = sorted(end for end in self._old.ends[name] if end in self._new.streams_of_ends)
         if not ends:
             return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is", was=name)
-        instead = list(dict.fromkeys(other for end in ends for other in self._added_before.get((kind, end), ())))
+        anew = sorted(other for other in self._computed_anew if not self._new.ends[other].isdisjoint(ends))
+        instead = list(dict.fromkeys(one for end in ends for one in self._added_before.get(end, ()) if self._kind(one) == kind))
         if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
             text = f"{name!r} is {'another kind of operator now' if name in self._new.nodes else 'gone'}, whose state it is"
             renamed = name if len(instead) == 1 and name not in self._new.nodes else ""
-            return Verdict(Level.DECISION, f"table {table}", text, {"restart": "empty it"}, renamed, (table,))
-        text = f"it is gone, and its state would be left behind, while {listed(ends)} would go on"
-        if instead:
+            choices: Mapping[Choice, str] = {} if anew else {"restart": "empty it"}
+            return Verdict(Level.DECISION, f"table {table}", text, choices, renamed, (table,))
+        text = f"{self._replaced_by(name, ends)}, and its state would be left behind, while {listed(ends)} would go on"
+        if anew:
+            text += f"; {listed(anew)} can only be computed anew"
+        elif instead:
             text += f"; {listed(instead)} would begin without state"
         renamed = name if len(instead) == 1 else ""
         emptied = self._updating(ends)
@@ -89,7 +111,15 @@ class OperatorVerdicts:
         logs = self._logs(ends, self._before) if _takes_back(name, self._old, self._before) else []
         if logs:
             text += f"; nothing would take back what {listed(logs)} had of it"
-        return Verdict(Level.DECISION, subject, text, {} if logs else {"drop": drop}, renamed, emptied, name)
+        return Verdict(Level.DECISION, subject, text, {} if logs or anew else {"drop": drop}, renamed, emptied, name)
+
+    def _replaced_by(self, name: str, ends: Collection[str]) -> str:
+        """What became of an operator that is gone: one of another kind has its name, or its rows come out otherwise now."""
+        emitted = _EMIT.get(self._old.nodes[name].operator.kind)
+        now = {_EMIT[kind] for end in ends for one in self._added_before.get(end, ()) if (kind := self._kind(one)) in _EMIT}
+        if emitted and now and emitted not in now:
+            return f"emit was {emitted}, and is {listed(sorted(now))}"
+        return "it is another kind of operator now" if name in self._new.nodes else "it is gone"
 
     def _kept(self, name: str, former: str) -> Iterator[Verdict]:
         subject = f"operator {name}"
@@ -102,6 +132,12 @@ class OperatorVerdicts:
         if text := self._stored.elsewhere.get(name):
             home = {table.name for table in self._new.plan.tables if table.stream == StreamRef(name) and self._was_updating(name)}
             emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
+            if (
+                self._goes_on(name, former)
+                and self._compared.means_another(name, former)
+                and (change := self._changed.get(former))
+            ):
+                text = f"what its state depends on changed: {self._settings(change)}: {text}"
             yield self._asked(name, text, _RESTART, empties=emptied, was=former)
             return
         if tables := self._stored.let_go.get(name):
@@ -167,14 +203,20 @@ class OperatorVerdicts:
             going_on = self._logs(self._old.ends[was] & self._new.ends[name], self._before)
         else:
             going_on = []
-        if going_on:
+        anew = sorted(self._computed_anew.keys() & self._reach.before([name])) if self._computed_anew else []
+        if anew:
+            text += f"; {listed(anew)} before it can only be computed anew"
+            choices = {}
+        elif going_on:
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         elif "restart" in choices and (before := self._from_here_on.never_had(name)):
             text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
-        if "restart" in choices and (then := self._new.nodes[name].operator.without_state()):
-            choices = {**choices, "restart": f"{choices['restart']}: {then}"}
+        if "restart" in choices:
+            then = self._new.nodes[name].operator.without_state()
+            restart = f"{choices['restart']}{f', and empty {listed(empties)}' if empties else ''}{f': {then}' if then else ''}"
+            choices = {**choices, "restart": restart}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
 
     def _logs(self, ends: Collection[str], streams: Streams) -> list[str]:
@@ -215,31 +257,47 @@ class OperatorVerdicts:
         return found
 
     @cached_property
-    def _added_before(self) -> Mapping[tuple[str, str], list[str]]:
-        """The operators that are new, by their kind and each table and sink that they lead to."""
-        found = defaultdict[tuple[str, str], list[str]](list)
+    def _added_before(self) -> Mapping[str, list[str]]:
+        """The operators that are new, by each table and sink that they lead to."""
+        found = defaultdict[str, list[str]](list)
         for name in self._compared.added:
             for end in self._new.ends[name]:
-                found[self._new.nodes[name].operator.kind, end].append(name)
+                found[end].append(name)
         return found
 
-    def of_settings(self, matching: Matching) -> Iterator[Verdict]:
+    def _kind(self, name: str) -> str:
+        return self._new.nodes[name].operator.kind
+
+    @cached_property
+    def _changed(self) -> Mapping[str, Changed]:
+        """What differs in the settings of operators but for their names, by what they were called."""
+        found = diff(self._old.plan, named_as_before(self._new.plan, self._compared.matching)).changed
+        others = [replace(one, fields={field: pair for field, pair in one.fields.items() if field != "name"}) for one in found]
+        return {one.name: one for one in others if one.fields}
+
+    @staticmethod
+    def _settings(change: Changed) -> str:
+        """What settings were and are, in words."""
+        pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in change.fields.items())
+        return "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
+
+    def of_settings(self) -> Iterator[Verdict]:
         """Settings of operators, told one by one; what they do to state is told above or by the state itself."""
         names = {former: name for name, former in self._compared.former.items()}
-        for change in diff(self._old.plan, named_as_before(self._new.plan, matching)).changed:
-            name, fields = names[change.name], {one: pair for one, pair in change.fields.items() if one != "name"}
-            if not fields or self._new.nodes[name].operator.kind == Source.kind:
+        for change in self._changed.values():
+            name, fields = names[change.name], change.fields
+            if self._new.nodes[name].operator.kind == Source.kind:
                 continue
             if change.name in self._stored.stateful and self._compared.unknown(name, change.name):
                 continue
-            pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in fields.items())
-            told = "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
-            subject = f"operator {name}"
+            told, subject = self._settings(change), f"operator {name}"
             if self._goes_on(name, change.name) and all(one in _NAMED and _only_order(pair) for one, pair in fields.items()):
                 yield Verdict(Level.KEPT, subject, f"{told}: it goes on with its state, as their order means nothing")
             elif set(fields) <= {"chain", "asset_key"}:
                 yield Verdict(Level.HARMLESS, subject, told)
             elif self._goes_on(name, change.name) and self._compared.means_another(name, change.name):
+                if name in self._stored.elsewhere:  # which is asked with it
+                    continue
                 text = f"what its state depends on changed: {told}"
                 yield self._asked(name, text, _RESTART, empties=self._images(name), was=change.name)
             else:

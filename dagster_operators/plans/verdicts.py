@@ -30,7 +30,7 @@ def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapp
     compared = ComparedPlans(matching)
     of_sources = [verdict.answered(stored.decided) for verdict in SourceVerdicts(compared, stored, sources or {}).verdicts()]
     operators = OperatorVerdicts(compared, stored, restarted(of_sources))
-    found = [*of_sources, *operators.verdicts(), *operators.of_settings(matching)]
+    found = [*of_sources, *operators.verdicts(), *operators.of_settings()]
     taken_back = list(TakenBackVerdicts(compared, stored).verdicts())
     found = [verdict.answered(stored.decided) for verdict in [*taken_back, *_without_choices(found, taken_back)]]
     anew = restarted(found)

@@ -30,10 +30,26 @@ Lineage = Mapping[str, frozenset[tuple[int, str]]]
 RETIME: Final = "put do.frontier.retime(stream, ..., times=datetime) before it, which gives the rows event times"
 """What to do where rows with times of another kind are to have event times."""
 
+
+def with_event_time(table: str, root: str = "root", time: str = "at") -> str:
+    """What to do so that changes without an event time have one: their rows are put into a table, whose changes are read.
+
+    Args:
+        table: The calls that put them there.
+        root: The pipeline's storage root, as it is written.
+        time: The column with the time.
+    """
+    read = f"source('rows', PipelineSource({root}, 'rows', changes=True), event_time={time!r}).as_changes()"
+    return f"put their rows into a table, {table}.to_table('rows'), and read its changes in another pipeline: {read}"
+
+
+_BY_THE_TIME: Final = "group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+_LATEST: Final = "latest('id')"
 _OF_CHANGES: Final = (
-    "behind as_changes(), changes have the event time of a source that names one; others, group by the time: "
-    "with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+    f"behind as_changes(), changes have the event time of a source that names one; of others {with_event_time(_LATEST)}; "
+    f"or, in place of windows, {_BY_THE_TIME}"
 )
+_OF_CURRENT_ROWS: Final = f"rows that replace each other have none, as it would change; {_BY_THE_TIME}"
 _OF_WINDOWS: Final = (
     "rows of windows that change have none: group by the windows, key_by('window_start', 'window_end').aggregate(...), or by "
     "larger ones: with_columns(day=\"date_trunc('day', window_start)\").key_by('day').aggregate(...)"
@@ -83,7 +99,8 @@ class StreamType:
     def timeless_remedy(self) -> str:
         """What to do about a stream that has no event time where one is needed."""
         if self.changes.kind is not ChangeKind.APPEND:
-            return _OF_WINDOWS if {"window_start", "window_end"} <= set(self.columns or ()) else _OF_CHANGES
+            of_windows = {"window_start", "window_end"} <= set(self.columns or ())
+            return _OF_WINDOWS if of_windows else _OF_CURRENT_ROWS if self.updating else _OF_CHANGES
         return RETIME if self.times is not None else "give the source event_time=..., and hand that column on unchanged"
 
     def resolve(self, column: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -388,9 +389,65 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> Non
         do.FileSource("in", **settings)
 
 
+@pytest.mark.sail
+@pytest.mark.slow
+def test_change_events_get_an_event_time_as_it_is_told(tmp_path: Path) -> None:
+    schema, days = "id long, n long, at timestamp", [f"2026-01-0{day}T00:00:00Z" for day in range(1, 5)]
+    (tmp_path / "in").mkdir()
+
+    def arrive(name: str, *events: Any) -> None:
+        (tmp_path / "in" / f"{name}.json").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+    def shop() -> do.Pipeline:
+        return do.Pipeline("shop", root=str(tmp_path / "shop"), engine=SAIL)
+
+    source = do.FileSource(str(tmp_path / "in"), format="debezium-json", schema=schema, key=["id"])
+    with pytest.raises(PipelineError, match="no event time") as refused:
+        shop().source("rows", source, event_time="at")
+    remedies = [str(refused.value)]
+    for build in (
+        lambda rows: rows.final(),
+        lambda rows: rows.window(do.Tumbling("1 day")),
+        lambda rows: rows.key_by("id").aggregate(n="sum(n)", forget_after="30 days"),
+    ):
+        with pytest.raises(PipelineError, match="event time") as refused:
+            build(shop().source("rows", source))
+        remedies.append(str(refused.value))
+    ways = [re.search(r"into a table, (.*?), and read its changes in another pipeline: (.*?)(;|$)", one) for one in remedies]
+    (table,) = {way[1] for way in ways if way}
+    read = {way[2] for way in ways if way}
+    assert all(ways)
+    assert read == {
+        f"source('rows', PipelineSource({root}, 'rows', changes=True), event_time='at').as_changes()"
+        for root in (repr(str(tmp_path / "shop")), "root")
+    }
+
+    def settled() -> do.Pipeline:
+        first = shop()
+        eval(f"rows.{table}", {"rows": first.source("rows", source)})  # noqa: S307 - as it is told
+        first.run_until_caught_up()
+        report = do.Pipeline("report", root=str(tmp_path / "report"), engine=SAIL)
+        names = {"PipelineSource": do.PipelineSource, "root": str(tmp_path / "shop"), "report": report}
+        changes = eval(f"report.{min(read, key=len)}", names)  # noqa: S307
+        changes.final().to_table("final")
+        changes.key_by("id").aggregate(n="sum(n)", forget_after="30 days").to_table("sums")
+        report.run_until_caught_up()
+        return report
+
+    arrive("1", {"op": "c", "after": {"id": 1, "n": 1, "at": days[1]}}, {"op": "c", "after": {"id": 2, "n": 2, "at": days[2]}})
+    settled()
+    arrive("2", {"op": "u", "before": {"id": 2, "n": 2, "at": days[2]}, "after": {"id": 2, "n": 5, "at": days[2]}})
+    arrive("3", {"op": "c", "after": {"id": 3, "n": 3, "at": days[3]}})
+    report = settled()
+    assert sorted((row.id, row.n) for row in report.read("sums").collect()) == [(1, 1), (2, 5), (3, 3)]
+    assert sorted((row.id, row.n) for row in report.read("final").collect()) == [(1, 1), (2, 5)]
+
+
 def test_change_events_have_no_event_time() -> None:
     source = do.FileSource("in", format="debezium-json", schema="id int, at timestamp", key=["id"])
-    with pytest.raises(PipelineError, match="no event time"):
+    with pytest.raises(
+        PipelineError, match=r"no event time.*latest\('id'\).to_table\('rows'\).*PipelineSource\('unused', 'rows'"
+    ):
         do.Pipeline("p", root="unused").source("rows", source, event_time="at")
     with pytest.raises(PipelineError, match="a lookup reads a table"):
         source.pin()

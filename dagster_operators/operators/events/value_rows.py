@@ -65,6 +65,8 @@ def misfit(kind: pa.DataType, declared: pa.DataType) -> str | None:
             if field.name not in fields or found:
                 return found or f"the field {field.name!r} is not in {declared}"
         return None
+    if pa.types.is_map(kind) and _has_pairs(declared):
+        kind = _pairs_of(kind, declared)
     if _is_list(kind) and _is_list(declared):
         return misfit(kind.value_type, declared.value_type)
     if pa.types.is_map(kind) and pa.types.is_map(declared):
@@ -91,6 +93,8 @@ def changed(values: pa.Array, made: pa.Array) -> str | None:
     elif pa.types.is_map(own) and pa.types.is_map(kind):
         old, new = (pa.concat_arrays([one, one.slice(0, 0)]) for one in (values, made))  # a part's keys are those of the whole
         pairs = [(old.keys, new.keys), (old.items, new.items)]
+    elif pa.types.is_map(own) and _has_pairs(kind):
+        return changed(values.cast(_pairs_of(own, kind)), made)
     elif _is_list(own) and _is_list(kind):
         pairs = [(values.flatten(), made.flatten())]
     else:
@@ -110,6 +114,16 @@ def _changed_number(values: pa.Array, made: pa.Array) -> str | None:
 
 def _is_list(kind: pa.DataType) -> bool:
     return any(is_one(kind) for is_one in _SORTS["list"])
+
+
+def _has_pairs(kind: pa.DataType) -> bool:
+    """Whether it is a list of structs with two fields, as which Arrow takes the entries of a map."""
+    return _is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == len(("key", "value"))
+
+
+def _pairs_of(own: pa.MapType, pairs: pa.DataType) -> pa.DataType:
+    names = [field.name for field in pairs.value_type]
+    return pa.list_(pa.struct(list(zip(names, (own.key_type, own.item_type), strict=True))))
 
 
 def _sort_of(kind: pa.DataType) -> str | None:

@@ -623,6 +623,8 @@ def test_a_message_that_does_not_fit_the_declared_type_is_refused():
         ('[{"a": 1, "lost": 2}]', "struct<a: bigint>", "the field 'lost' is not in struct<a: int64>"),
         ('[[{"a": "1"}]]', "array<struct<a: bigint>>", "string is no int64"),
         ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "map<string, string>", "int64 is no string"),
+        ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "array<struct<k: string, v: string>>", "int64 is no string"),
+        ("pa.array([[('a', 1e300)]], pa.map_(pa.string(), pa.float64()))", "array<struct<k: string, v: float>>", "is too large"),
         ("pa.array([5], pa.duration('us'))", "string", r"duration\[us\] is no string"),
         ("pa.array([5], pa.duration('us'))", "bigint", r"duration\[us\] is no int64"),
         ("pa.array([[1, 2], [3]], pa.list_view(pa.int64()))", "array<bigint>", "list_view<.*> is no list"),
@@ -652,6 +654,9 @@ def test_floating_point_numbers_are_rounded_to_fewer_bits_and_become_decimals_th
         assert values.cast(declared).to_pylist() == wanted
     part = pa.array([[("a", 1e300)], [("b", 1.5)]], pa.map_(pa.string(), pa.float64()))[1:]
     assert changed(part, part.cast(pa.map_(pa.string(), pa.float32()))) is None
+    pairs = pa.list_(pa.struct({"k": pa.string(), "v": pa.float32()}))
+    assert changed(part, part.cast(pairs)) is None
+    assert part.cast(pairs).to_pylist() == [[{"k": "b", "v": 1.5}]]
 
 
 def test_a_message_may_have_fewer_bits_or_fields_than_its_declared_type():

@@ -64,6 +64,14 @@ def test_of_what_reads_other_columns_it_is_asked_again(tmp_path: Path, monkeypat
     assert "rows" not in names
 
 
+def test_a_plan_keeps_the_columns_that_it_was_made_with(tmp_path: Path) -> None:
+    planning = pipeline(tmp_path).epochs.planning
+    given = planning.input_schemas()
+    made, read = planner.plan(planning.session, planning.dataflow, given), dict(given)
+    given["rows"] = "others"
+    assert made.found.inputs == read
+
+
 def test_of_an_operator_that_is_another_it_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = pipeline(tmp_path / "one").epochs.plan()
     other = pipeline(tmp_path / "other", total="max(v)").epochs.planning

@@ -6,11 +6,13 @@ listed after the write instead of being predicted, because engines name them dif
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from dagster_operators.errors import StageFailedError
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task
 from dagster_operators.runtime.stages.staged_rows import described, write_batches
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _FEW = 4
 _APART = "apart"
+_UNFINISHED: Final = re.compile(r"\.parquet#\d+$")
+"""What Sail calls a file that it is writing."""
 
 
 class StagedFiles:
@@ -88,8 +92,16 @@ class StagedFiles:
         """The files that a write left in a folder, without those that hold no rows; their footers are read once.
 
         What lies in folders of Spark's own, such as ``_temporary``, may be of a task that was given up and goes on all the same.
+
+        Raises:
+            StageFailedError: A file has the name still that Sail gives it until it is whole: its rows would be missing.
         """
         listed = self._root.sizes(f"{dataset}/{directory}")
+        if unfinished := sorted(filter(_UNFINISHED.search, listed)):
+            raise StageFailedError(
+                "the engine said that rows are written, and a file of them is not finished",
+                file=unfinished[0], remedy="run again: the stage writes them anew",
+            )  # fmt: skip
         paths = {path.removeprefix(f"{dataset}/"): size for path, size in listed.items() if path.endswith(".parquet")}
         found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
         by = self._partitions.get(dataset, ())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_operators.errors import LostFileError
+from dagster_operators.errors import LostFileError, StageFailedError
 from dagster_operators.transactions.failpoints import watch
 from tests.end_to_end.landing import Landing, keys_of, rows_of
 from tests.engines import ENGINES
@@ -69,4 +69,22 @@ def test_what_a_task_that_was_given_up_left_is_no_row(landing: Landing) -> None:
         result = landing.pipeline().run_epoch()
     assert list((landing.root / "tables" / "clean").glob("e3-*/_temporary/**/*.parquet")), "the straggler wrote"
     assert result.rows["clean"] == 1
+    assert keys_of(landing.pipeline()) == ["a", "b", "c", "same", "same"]
+
+
+@BOTH
+def test_a_file_that_the_engine_has_not_finished_is_not_left_out(landing: Landing) -> None:
+    """Sail gives a file its name when it is whole; when it says that all is written, none may have another one."""
+
+    def unfinished(name: str) -> None:
+        if name == "stage:half_files":
+            for file in (landing.root / "tables" / "clean").glob("e3-*/*.parquet"):
+                file.rename(file.with_name(f"{file.name}#1"))
+
+    landing.arrive("c,1,2024-01-01T00:00:00Z")
+    with watch(unfinished), pytest.raises(StageFailedError, match=r"not finished.*run again") as caught:
+        landing.pipeline().run_epoch()
+    assert caught.value.file.endswith(".parquet#1")
+    assert caught.value.retryable
+    assert landing.pipeline().run_epoch().rows["clean"] == 1
     assert keys_of(landing.pipeline()) == ["a", "b", "c", "same", "same"]

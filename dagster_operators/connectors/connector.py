@@ -262,6 +262,13 @@ class Connector(ABC):
         choice = self.choose(start, consumed)
         return None if choice is None or not choice.news else choice.slice.end
 
+    def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:  # noqa: ARG002
+        """How much waits behind ``start``, whatever an epoch's limits, in units that can be counted without reading rows.
+
+        The arguments are those of :meth:`choose`. What cannot be told is left out.
+        """
+        return {}
+
     def by_clock(self, start: JSON | None) -> JSON | None:
         """What a position has become by now if nothing came behind it: parts may have become idle since."""
         return start

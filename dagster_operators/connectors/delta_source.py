@@ -118,6 +118,12 @@ class DeltaSource(DeltaReader):
             return versions.since(self.starting_version)
         return versions.snapshot()
 
+    @override
+    def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:
+        """From the log."""
+        versions = DeltaVersions(self._log, self.changes, self.max_versions)
+        return versions.backlog(start if isinstance(start, dict) else None, self.starting_version)
+
     def next_extract(self, start: JSON | None) -> SliceChoice | None:
         """All rows of the newest version, unless nothing changed them since the last one that was read.
 

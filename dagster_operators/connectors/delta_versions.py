@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from dagster_operators.connectors.connector import SliceChoice
 from dagster_operators.errors import BadInputError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.delta_log import Commit, DeltaLog
+
+_MOST_COMMITS: Final = 100
+"""Of so many unread versions, each of which is a file of the log, it is looked up how large they are."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,27 @@ class DeltaVersions:
             SourceSlice(start, _position(last), {"versions": [first, last.version]}),
             more=commit is not None,
         )
+
+    def backlog(self, start: Mapping[str, Any] | None, first: int | None) -> dict[str, int]:
+        """How much is behind a position, or of a table that is still to be read, as its log tells.
+
+        Args:
+            start: The position; None before the first epoch.
+            first: The version that the first epoch begins with; None for all rows that there are.
+        """
+        table = self.log.table()
+        if start is None and first is None:
+            return self.log.extent(table)
+        next_ = first if start is None else start["version"] + 1
+        versions = max(table.version() + 1 - (next_ or 0), 0)
+        told = {"versions": versions}
+        if self.changes or versions > _MOST_COMMITS:  # a change is up to two rows, and a part of a file
+            return told
+        files = [file for commit in self.log.commits(next_ or 0, table.version()) for file in commit.added]
+        rows = [file.stats.rows if file.stats else None for file in files]
+        told |= {"files": len(files), "bytes": sum(file.file.size for file in files)}
+        known = [count for count in rows if isinstance(count, int)]
+        return told | ({"rows": sum(known)} if len(known) == len(rows) else {})
 
     def _check_readable(self, commit: Commit, *, is_first: bool) -> None:
         if not self.changes and (commit.removes_rows or commit.has_deletion_vectors):

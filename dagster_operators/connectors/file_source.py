@@ -257,16 +257,8 @@ class FileSource(Connector):
             MissingInputError: The folder is missing or may not be read.
             BadInputError: A file that was read has changed, or a file is of another format than the rest.
         """
-        found = self._location.find()
-        self._seen.move_to(start, consumed)
         names = names_of(start, self._former_name, self.base[1])
-        seen, new = self._seen.among([file.path for file in found], names), []
-        for file in found:
-            before = seen.get(without_name(file.path, names))
-            if before is None:
-                new.append(file)
-            elif (before.size, before.modified) != (file.size, file.modified):
-                raise changed_file(self._location.full_path(file), before, file)
+        found, new = self._listed(start, consumed, names)
         refuse_a_root(self._location, new, found, kind=self.format, is_first=start is None)
         if not new:
             named = self.kept_position(start)
@@ -276,6 +268,27 @@ class FileSource(Connector):
         items: list[JSON] = [file.to_json() for file in taken]
         end = position_with(self._seen.position_after(taken), names)
         return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
+
+    def _listed(
+        self, start: JSON | None, consumed: Callable[[], Iterator[JSON]], names: Sequence[str]
+    ) -> tuple[list[SourceFile], list[SourceFile]]:
+        """All files that there are, and those that were never read."""
+        found = self._location.find()
+        self._seen.move_to(start, consumed)
+        seen, new = self._seen.among([file.path for file in found], names), []
+        for file in found:
+            before = seen.get(without_name(file.path, names))
+            if before is None:
+                new.append(file)
+            elif (before.size, before.modified) != (file.size, file.modified):
+                raise changed_file(self._location.full_path(file), before, file)
+        return found, new
+
+    @override
+    def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:
+        """From the listing."""
+        _, new = self._listed(start, consumed, names_of(start, self._former_name, self.base[1]))
+        return {"files": len(new), "bytes": sum(file.size for file in new)}
 
     def next_extract(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """The next file that was never read, of files each of which has all rows there are; one may take the place of another.

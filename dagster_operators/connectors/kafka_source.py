@@ -290,12 +290,23 @@ class KafkaSource(Connector):
     @override
     def news(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> JSON | None:
         """Where the partitions end, if that is further than they were read; nothing is read."""
+        unread = self._unread(start)
+        offsets = {str(number): end for number, (begin, end) in sorted(unread.items()) if end > begin}
+        is_first = not isinstance(start, dict) or start.get("offsets") is None
+        return {"offsets": dict[str, JSON](offsets)} if offsets or is_first else None
+
+    @override
+    def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:
+        """Offsets, which are as many records unless the topic is compacted or has transactions."""
+        return {"offsets": sum(end - begin for begin, end in self._unread(start).values())}
+
+    def _unread(self, start: JSON | None) -> dict[int, tuple[int, int]]:
+        """Where each partition is read from, and where it ends."""
         known: dict[str, Any] = start if isinstance(start, dict) else {}
         with self._topic() as topic:
             found = topic.look()
             first = first_offsets(known, found, self.topic, lambda: self._begin(topic, list(found.bounds)))
-        offsets = {str(number): high for number, (_, high) in sorted(found.bounds.items()) if high > first[number]}
-        return {"offsets": dict[str, JSON](offsets)} if offsets or known.get("offsets") is None else None
+        return {number: (first[number], high) for number, (_, high) in found.bounds.items()}
 
     def _begin(self, topic: KafkaTopic, partitions: Sequence[int]) -> Mapping[int, int | None] | None:
         """Where the first epoch begins: offsets, None for the end; or None at all for the first records."""

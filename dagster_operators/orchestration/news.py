@@ -12,7 +12,7 @@ import dagster as dg
 from dagster_operators.orchestration.materialisation import DATA_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dagster_operators.orchestration.steps import PipelineSteps
     from dagster_operators.runtime.epochs import Epochs
@@ -35,6 +35,7 @@ class News:
         changes: What was decided about changes of the pipeline.
         inputs: The assets of the sources and lookups that are nobody else's, who would tell of them.
         others: The sources and lookups that are somebody else's assets.
+        backlog: Counts what is unread of a source, by unit.
     """
 
     epoch: int
@@ -43,6 +44,7 @@ class News:
     changes: Mapping[str, str]
     inputs: Mapping[str, dg.AssetKey]
     others: frozenset[str]
+    backlog: Callable[[str], Mapping[str, int]] = field(default=lambda _: {}, compare=False, repr=False)
 
     @classmethod
     def of(cls, steps: PipelineSteps, epochs: Epochs) -> News:
@@ -50,7 +52,7 @@ class News:
         view = epochs.coordinator.view()
         return cls(
             view.last_epoch, epochs.has_news(), view.decision is not None, dict(epochs.waiting()), cls.own(steps),
-            frozenset(steps.keys.theirs),
+            frozenset(steps.keys.theirs), epochs.backlog,
         )  # fmt: skip
 
     @staticmethod
@@ -130,7 +132,8 @@ class Told:
             if name in news.inputs and self.sources.get(name) != [news.epoch, offered]:
                 self.sources[name] = [news.epoch, offered]
                 position = dg.MetadataValue.json({"position": offered})
-                found.append(_event(news, name, offered, {"offers rows up to": position}))
+                unread = {f"unread {unit}": dg.MetadataValue.int(count) for unit, count in news.backlog(name).items()}
+                found.append(_event(news, name, offered, {"offers rows up to": position, **unread}))
         rest = self.left(news, now) if left else None
         if rest and news.inputs and self._is_due(rest, news, now):
             times = self.rest_told[1] + 1 if rest == self.rest else 0

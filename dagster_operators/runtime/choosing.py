@@ -198,6 +198,19 @@ class Choosing:
             found |= unfinished(self._dataflow, figures)
         return found
 
+    def backlog(self, name: str) -> Mapping[str, int]:
+        """How much of a source is unread, by unit, as far as that is told without an engine."""
+        view = self._coordinator.view()
+        origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
+        positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
+        connector, node = self._planning.connector(name), self._dataflow.nodes.get(name)
+        if connector is None or node is None or not isinstance(node.operator, Source):
+            return {}
+        connector = connector.continuing(formerly[name]) if name in formerly else connector
+        with located(pipeline=self._dataflow.name, source=name), _may_end(node.operator):
+            return connector.backlog(positions.get(name), self._consumed(origins.get(name, name)))
+        return {}
+
 
 def _time_without_rows(
     source: Source, connector: Connector | None, piece: SourceSlice, watermarks: Mapping[str, int]

@@ -315,6 +315,10 @@ class Epochs:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
         return self._choosing.has_news()
 
+    def backlog(self, source: str) -> Mapping[str, int]:
+        """How much of a source is unread, by unit, as far as that is told without an engine: for sensors."""
+        return self._choosing.backlog(source)
+
     def waiting(self) -> Mapping[str, str]:
         """What was decided, by subject, that begins an epoch without news, too; without an engine: for sensors."""
         return self.planning.comparing.waiting(self.coordinator.view())

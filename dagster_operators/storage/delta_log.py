@@ -164,6 +164,18 @@ class DeltaLog:
         """Whether the table allows rows to be marked as deleted without rewriting their file."""
         return "deletionVectors" in (self.table(version).protocol().reader_features or ())
 
+    def extent(self, table: DeltaTable) -> dict[str, int]:
+        """How many files a table has, and the bytes and rows in them; not the rows where some may be marked as deleted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        listed = pa.table(table.get_add_actions(flatten=True))
+        told = {"files": listed.num_rows, "bytes": pc.sum(listed["size_bytes"], min_count=0).as_py()}
+        rows = listed["num_records"] if "num_records" in listed.column_names else None
+        if rows is None or rows.null_count or "deletionVectors" in (table.protocol().reader_features or ()):
+            return told
+        return told | {"rows": pc.sum(rows, min_count=0).as_py()}
+
     def files(self, version: int) -> list[DataFile]:
         """All files of the table at a version."""
         import pyarrow as pa

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import UTC, datetime
 
@@ -73,7 +74,47 @@ def test_more_says_whether_there_are_further_versions(table):
 
 def test_a_starting_version_in_the_future_waits(table):
     write(table, 1)
-    assert DeltaSource(table, starting_version=1).choose(None, nothing) is None
+    waiting = DeltaSource(table, starting_version=1)
+    assert waiting.choose(None, nothing) is None
+    assert waiting.backlog(None, nothing) == {"versions": 0, "files": 0, "bytes": 0, "rows": 0}
+
+
+def size(table, *versions):
+    log = DeltaLog(FileLocation(str(table), is_folder=True))
+    return sum(file.file.size for version in versions for file in log.commit(version).added)
+
+
+def test_what_waits_is_counted_by_the_log(table, monkeypatch):
+    write(table, 1, 2)
+    write(table, 3)
+    source, feed = DeltaSource(table, max_versions=1), DeltaSource(table, changes=True)
+    assert source.backlog(None, nothing) == {"files": 2, "bytes": size(table, 0, 1), "rows": 3}
+    assert DeltaSource(table, starting_version=1).backlog(None, nothing) == {
+        "versions": 1, "files": 1, "bytes": size(table, 1), "rows": 1
+    }  # fmt: skip
+    position = source.choose(None, nothing).slice.end
+    assert source.backlog(position, nothing) == {"versions": 0, "files": 0, "bytes": 0, "rows": 0}
+    write(table, 4, 5, 6)
+    DeltaTable(table).optimize.compact()
+    write(table, 7)
+    assert source.backlog(position, nothing) == {"versions": 3, "files": 2, "bytes": size(table, 2, 4), "rows": 4}
+    assert feed.backlog(position, nothing) == {"versions": 3}, "a change may be two rows"
+    monkeypatch.setattr("dagster_operators.connectors.delta_versions._MOST_COMMITS", 2)
+    assert source.backlog(position, nothing) == {"versions": 3}, "more than are read for this"
+
+
+def test_rows_that_the_log_does_not_tell_are_not_guessed(table):
+    write_deltalake(table, pa.table({"k": pa.array([], pa.string()), "v": pa.array([], pa.int64())}))
+    assert DeltaSource(table).backlog(None, nothing) == {"files": 0, "bytes": 0, "rows": 0}
+    position = DeltaSource(table).choose(None, nothing).slice.end
+    write(table, 1)
+    log = table / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    assert DeltaSource(table).backlog(position, nothing) == {"versions": 1, "files": 1, "bytes": size(table, 1)}
+    assert "rows" not in DeltaSource(table).backlog(None, nothing)
 
 
 def test_versions_without_new_rows_are_passed_over(session, table):
@@ -190,12 +231,14 @@ def test_column_mapping_and_deletion_vectors(spark, table):
     spark.sql(f"DELETE FROM {name} WHERE w < 5")
     source = DeltaSource(table)
     first = source.choose(None, nothing)
+    assert source.backlog(None, nothing).keys() == {"files", "bytes"}
     schema = source.infer_schema(spark)
     rows = source.read(spark, first.slice.items, schema).selectExpr("`a b`.`x y`", "w").collect()
     assert sorted(tuple(row) for row in rows) == [(value, value) for value in range(5, 10)]
     assert source.largest_event_time(first.slice.items, "w") is UNKNOWN
     spark.sql(f"INSERT INTO {name} SELECT 'k', named_struct('x y', id), id FROM range(3)")
     second = source.choose(first.slice.end, nothing)
+    assert source.backlog(first.slice.end, nothing)["rows"] == 3
     rows = source.read(spark, second.slice.items, schema).selectExpr("`a b`.`x y`", "w").collect()
     assert sorted(tuple(row) for row in rows) == [(value, value) for value in range(3)]
 

@@ -201,6 +201,9 @@ def test_any_order_of_arrival_reads_each_file_once(arrivals, max_files, max_byte
             if restarts:
                 source = FileSource(folder, max_files=max_files, max_bytes=max_bytes, format="csv")
             taken.extend(ledger.take(source) or [])
+            waiting = source.backlog(ledger.position, ledger.consumed)
+            unread = [file for file in Path(folder).iterdir() if f"{Path(folder).name}/{file.name}" not in taken]
+            assert waiting == {"files": len(unread), "bytes": sum(file.stat().st_size for file in unread)}
         while files := ledger.take(source):
             taken.extend(files)
         assert sorted(taken) == sorted(f"{Path(folder).name}/{name}.csv" for name in arrived)

@@ -410,7 +410,10 @@ def test_a_limit_is_shared_by_the_partitions(tmp_path, brokers):
     assert len(seen) == 21
     assert chosen(limited, tmp_path, end) is None
     assert limited.news(end, lambda: iter(())) is None
+    assert limited.backlog(end, lambda: iter(())) == {"offsets": 0}
+    assert limited.backlog(None, lambda: iter(())) == {"offsets": 21}
     brokers.put("shared", [b"new"])
+    assert limited.backlog(end, lambda: iter(())) == {"offsets": 1}
     assert limited.news(end, lambda: iter(())) == {"offsets": {"0": 11}}
 
 

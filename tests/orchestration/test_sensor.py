@@ -295,9 +295,12 @@ def test_the_sensor_tells_what_its_sources_hold_and_once(folder: Path, instance:
     assert list(told_of(first)) == [("demo", "rows")]
     assert told["offers rows up to"]["position"]["files"] == 1
     assert told["after epoch"] == 0
+    sizes = [file.stat().st_size for file in sorted((folder / "in").iterdir())]
+    assert (told["unread files"], told["unread bytes"]) == (2, sum(sizes)), "of which an epoch reads one"
     assert tick(folder, instance, first.cursor).asset_events == []
     run(folder, instance)
     second = tick(folder, instance, first.cursor)
+    assert (told_of(second)["demo", "rows"]["unread files"], told_of(second)["demo", "rows"]["unread bytes"]) == (1, sizes[1])
     assert told_of(second)["demo", "rows"]["offers rows up to"]["position"]["files"] == 2
     assert tick(folder, instance, json.dumps({"run_key": "as before", "epoch": 1})).asset_events, "a cursor of an older version"
 

@@ -35,8 +35,11 @@ def loop_of(
     state: Mapping[str, Any],
     later: Sequence[Sequence[Any]] = (),
 ) -> EventLoop:
-    """The event loop that is right for some operators; all that is given is as ``EventLoop`` takes it."""
-    if any(isinstance(one, TakesMany) for one in running.values()):
+    """The event loop that is right for some operators; all that is given is as ``EventLoop`` takes it.
+
+    Messages may be on their way though no input has a delay any more: until they have arrived it is one event at a time.
+    """
+    if not later and any(isinstance(one, TakesMany) for one in running.values()):
         order = delivery_order(operators)
         if order is not None:
             return WindowedLoop(order, operators, running, write, state)

@@ -131,6 +131,17 @@ def test_where_messages_may_be_dropped_or_delayed_it_is_one_event_at_a_time(one)
     assert not isinstance(loop, WindowedLoop)
 
 
+def test_messages_on_their_way_arrive_though_the_delay_was_taken_out():
+    first = Many("first", outputs=("out", "other"))
+    told = [["first", "n", 3_000_000, pa.array([3]), {}], ["first", "n", 9_000_000, pa.array([9]), {}]]
+    running = {"first": first, "last": Fake("last")}
+    _, loop = driven(lambda *given: loop_of(*given, {}, told), CHAIN, running, range(1, 6))
+    came = [value[0] for kind, _, value in first.log if kind == "INPUT"]
+    assert came == [1, 2, 3, 3, 4, 5]  # the one that waited comes before what has its time
+    assert [(path, value.to_pylist()) for path, _, _, value, _ in loop.later()] == [("first", [9])]
+    assert isinstance(loop_of(CHAIN, running, lambda *_: None, loop.state()), WindowedLoop)
+
+
 def test_windows_of_large_messages_are_small(monkeypatch):
     monkeypatch.setattr(event_window, "_BYTES", 8_000)
     sizes = []

@@ -47,6 +47,8 @@ def catch_up_job(steps: PipelineSteps) -> dg.JobDefinition:
             before = time.monotonic()
             with steps.epochs(context) as epochs:
                 told, line, failed = _one_epoch(context, steps, epochs, first=done == 0)
+            if failed is not None:
+                steps.let_go(context, epochs)
             yield from told
             if failed is not None:
                 raise as_failure(failed) from failed

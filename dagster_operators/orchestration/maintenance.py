@@ -57,7 +57,7 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
     def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
         with as_failures(steps.pipeline.root, last_try=is_last_try(context)):
             joined = _compact(context, steps, config)
-            deleted = steps.pipeline.clean(config.keep, keep_epochs=config.keep_epochs)
+            deleted = steps.between_epochs(context.instance).clean(config.keep, keep_epochs=config.keep_epochs)
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
         yield dg.Output(None, metadata={"joined_files": joined, "deleted_files": deleted})
 
@@ -69,7 +69,7 @@ def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: Maint
     if not (steps.options.compact if config.compact is None else config.compact):
         return 0
     try:
-        done = steps.pipeline.compact(target_size=config.target_size)
+        done = steps.between_epochs(context.instance).compact(target_size=config.target_size)
     except EpochUnderWayError as error:
         context.log.warning("No files were joined: %s.", error.problem)
         return 0
@@ -88,7 +88,7 @@ def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
         retry_policy=MAINTENANCE_RETRIES,
     )
     def repair(context: dg.OpExecutionContext, config: RepairConfig) -> Iterator[Any]:
-        pipeline = steps.pipeline
+        pipeline = steps.between_epochs(context.instance)
         keep: Literal["ours", "theirs"] = "ours" if config.keep is Keep.OURS else "theirs"
         with as_failures(pipeline.root, last_try=is_last_try(context)):
             one = pipeline.repair(config.table, keep) if config.table else None

@@ -145,6 +145,7 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
                     reported = results(steps, epochs, complete)
                     line = str(result_of(complete, tuple(steps.pipeline.tables)))
         if failed is not None:
+            steps.let_go(context, epochs)
             yield from check_results(steps.tables, outcomes, epoch)
             raise as_failure(failed) from failed
         context.log.info(line)

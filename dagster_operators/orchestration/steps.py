@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
@@ -85,7 +86,8 @@ class PipelineSteps:
     def epochs(self, context: dg.OpExecutionContext) -> Iterator[Epochs]:
         """The epochs on the run's engine. The heartbeat stops when the step does.
 
-        The run stays the owner between its steps, unless one fails for good: whoever is to settle that need not wait.
+        The run stays the owner between its steps, unless one fails for good or is terminated: whoever is to settle that need not
+        wait. A step that fails only after this, as one that first reports its checks, says so by :meth:`let_go`.
         """
         self._instance = context.instance
         engine: Engine = getattr(context.resources, self.engine_key)
@@ -103,16 +105,22 @@ class PipelineSteps:
                 self._interrupted = context.run_id
                 if self._beside is not None:
                     self._beside[1].stop()
+                self.let_go(context, epochs)
                 raise
             except Exception as error:
-                epochs.coordinator.close()
                 if last_try or (isinstance(error, OperatorsError) and not error.retryable):
-                    with suppress(OperatorsError):  # the error at hand is the one to tell
-                        let_go(epochs.coordinator, owner_of(context))
+                    self.let_go(context, epochs)
                 raise
             finally:
                 self._at_work = context.run_id
                 epochs.coordinator.close()
+
+    @staticmethod
+    def let_go(context: dg.OpExecutionContext, epochs: Epochs) -> None:
+        """Say that the run is not at work on the pipeline any more: its step fails for good."""
+        with suppress(OperatorsError):  # the error at hand is the one to tell
+            epochs.coordinator.close()
+            let_go(epochs.coordinator, owner_of(context))
 
     def side_by_side(self, context: dg.OpExecutionContext, epochs: Epochs, handle: EpochHandle) -> SideBySide[Manifest] | None:
         """The run's stages, to be asked for by their ops; None where ops may run in processes of their own, side by side anyway.
@@ -197,6 +205,12 @@ class PipelineSteps:
         if self._observer is None:
             self._observer = self.pipeline.epochs_on(default_engine(), is_run_alive=self._is_run_alive)
         return self._observer
+
+    def between_epochs(self, instance: dg.DagsterInstance) -> Pipeline:
+        """The pipeline for what is done to its storage between epochs: a run that Dagster knows to be over is in nobody's way."""
+        made = copy(self.pipeline)
+        made.epochs = self.observer(instance)
+        return made
 
     def _is_run_alive(self, owner: Owner) -> bool | None:
         """A run that Dagster knows to be over is dead at once. Of others the heartbeat tells, as a killed run stays 'started'."""

@@ -57,6 +57,7 @@ def test_checks_are_reported_and_a_blocking_one_ends_the_run(folder: Path, insta
     assert {epoch for _, epoch in told(result)} == {"1"}
     found = [(evaluation.check_name, evaluation.passed) for evaluation in result.get_asset_check_evaluations()]
     assert found == [("positive", True), ("short", True), ("positive", False), ("short", False)]
+    assert demo.pipeline(folder).repair_all("ours") == []  # nobody waits for the run, which is over
 
 
 def test_a_retry_goes_on_with_the_epoch_under_way(folder: Path, instance: dg.DagsterInstance) -> None:

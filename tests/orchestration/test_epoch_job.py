@@ -202,6 +202,7 @@ def test_a_blocking_check_stops_the_epoch_and_is_reported(folder: Path, instance
     assert steps(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
     assert "nothing was committed" in (failure(result).event_specific_data.error_display_string or "")
     assert demo.pipeline(folder).history() == []
+    assert demo.pipeline(folder).repair_all("ours") == []  # nobody waits for the run, which is over
 
 
 def test_an_error_that_a_retry_cannot_help_is_not_retried(folder: Path, instance: dg.DagsterInstance) -> None:
@@ -265,6 +266,7 @@ def test_a_terminated_run_ends_and_the_next_takes_up_its_epoch(folder: Path, ins
     assert instance.get_runs()[0].status is dg.DagsterRunStatus.CANCELED
     assert not materialised(terminated)
     assert steps(terminated, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
+    assert demo.pipeline(folder).epochs.coordinator.owner_at_work() is None
     assert demo.pipeline(folder).history() == []
     while materialised(run(folder, instance)):
         pass

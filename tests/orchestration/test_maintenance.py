@@ -9,6 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 import dagster_operators as do
+from dagster_operators.errors import PipelineBusyError
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
 from tests.orchestration import demo
@@ -86,6 +87,19 @@ def test_repair_settles_tables(tmp_path: Path, defs: dg.Definitions, instance: d
         assert "Settled: tables/clean (kept ours, at version " in logged(instance, result.run_id)
         assert not stored.status().wrong
     assert "nothing was wrong" in logged(instance, execute(defs, instance, "numbers_repair", keep="THEIRS").run_id)
+
+
+def test_a_run_that_dagster_knows_to_be_over_is_in_nobodys_way(
+    tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    over = execute(defs, instance, "numbers_maintenance", compact=False)
+    for job, config in (("numbers_repair", {"keep": "OURS"}), ("numbers_maintenance", {"keep_epochs": 1, "keep": "0 seconds"})):
+        lost = Coordinator("numbers", str(tmp_path / "root"))
+        lost.open(Owner.of_dagster_run(over.run_id))
+        lost.close()  # as a step does; the next one, that would go on, never comes
+        with pytest.raises(PipelineBusyError):
+            do.Pipeline("numbers", root=str(tmp_path / "root")).repair_all("ours")
+        assert execute(defs, instance, job, **config).success
 
 
 @pytest.mark.usefixtures("on_sail")

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "event_operators",
     "keyed_state",
     "join_changes",
+    "forgetting_keys",
     "large_graph",
     "rebuild_flights",
 )

@@ -26,7 +26,7 @@ from dagster_operators.operators.aggregates.partial_results import (
     one_zero_one_nan,
     sum_of_decimals,
 )
-from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT
+from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -183,8 +183,8 @@ class WeightedPartials:
         """
         from pyspark.sql import functions as F
 
-        told = "raise_error('aggregate: a change takes a row back that is not there')"
-        checked = f"CASE WHEN {WEIGHT} < 0 THEN CAST({told} AS BIGINT) ELSE {WEIGHT} END AS {WEIGHT}"
+        told = raised([key for key in keys if not key.startswith("__")], "aggregate")
+        checked = f"CASE WHEN {WEIGHT} < 0 THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
         merged = self.merge(rows, keys)
         found = merged.selectExpr(*(f"`{name}`" for name in merged.columns if name != WEIGHT), checked)
         found = self._copied(found) if self._needs_copies else found

@@ -71,7 +71,7 @@ class FirstRowsOfChanges(RelationalOperator):
             *(name if name in keys else f"CAST(NULL AS {kind.sql}) AS {name}" for name, kind in kinds.items()),
             f"explode(sequence(1, {first.n})) AS {_PLACE}",
         )  # fmt: skip
-        everybody = repeated(rows, first.n).selectExpr(*kinds, f"false AS {_EMPTY}")
+        everybody = repeated(rows, first.n, keys).selectExpr(*kinds, f"false AS {_EMPTY}")
         all_ = everybody.union(nobody.selectExpr(*kinds, f"true AS {_EMPTY}"))
         ranked = replace(first, order=(OrderItem(_EMPTY), *first.order)).ranked(all_)
         return ranked.selectExpr(*(quoted(name) for name in ranked.columns if name != _EMPTY), f"{_EMPTY} AS {DELETED}")

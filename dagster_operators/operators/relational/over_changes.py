@@ -84,9 +84,10 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
 
     def _changes(self, now: DataFrame, before: DataFrame | None, written: Sequence[tuple[str, str, str | None]]) -> DataFrame:
         """What the rows give now, less what they gave before."""
-        given = self._placed(repeated(now), written).selectExpr("*", f"1L AS {WEIGHT}")
+        keys = [quoted(name) for name in self._key_columns(now)]
+        given = self._placed(repeated(now, keys=keys), written).selectExpr("*", f"1L AS {WEIGHT}")
         if before is not None:
-            given = given.union(self._placed(repeated(before), written).selectExpr("*", f"-1L AS {WEIGHT}"))
+            given = given.union(self._placed(repeated(before, keys=keys), written).selectExpr("*", f"-1L AS {WEIGHT}"))
         return changes_of(added_up(given))
 
     def _placed(self, rows: DataFrame, written: Sequence[tuple[str, str, str | None]]) -> DataFrame:

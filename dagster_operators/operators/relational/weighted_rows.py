@@ -25,7 +25,31 @@ WEIGHT: Final = "__rows"
 ADDED: Final = f"{CHANGE} IN ({', '.join(map(repr, ADDS))})"
 """SQL for whether a change brings a row."""
 
-_NOT_THERE: Final = "CAST(raise_error('a change takes a row back that is not there') AS BIGINT)"
+_TOLD: Final = "a change takes a row back that is not there"
+_LONGEST: Final = 100
+"""How many characters of a key are told."""
+
+
+def raised(keys: Sequence[str], operator: str = "") -> str:
+    """SQL that fails the query where a row is taken back that is not there, with the key of that row, and no other columns of it.
+
+    Args:
+        keys: The key columns, as SQL names.
+        operator: What it is told of.
+
+    >>> print(raised([]))
+    CAST(raise_error('a change takes a row back that is not there') AS BIGINT)
+    """
+    told = f"{operator}: {_TOLD}" if operator else _TOLD
+    if not keys:
+        return f"CAST(raise_error('{told}') AS BIGINT)"
+    named = ", ', ', ".join(f"{_text(key)}, coalesce(left(CAST({key} AS STRING), {_LONGEST}), 'null')" for key in keys)
+    return f"CAST(raise_error(concat('{told} (a delete or an update_before of the key ', {named}, ')')) AS BIGINT)"
+
+
+def _text(key: str) -> str:
+    """The name of a key column as SQL text, with what comes between it and its value."""
+    return "'" + key.strip("`").replace("``", "`").replace("\\", "\\\\").replace("'", "\\'") + "='"
 
 
 def weight_of(*, retracting: bool) -> str:
@@ -62,7 +86,7 @@ def changes_of(rows: DataFrame) -> DataFrame:
     return copies.selectExpr(*columns, CHANGE)
 
 
-def repeated(rows: DataFrame, most: int | None = None) -> DataFrame:
+def repeated(rows: DataFrame, most: int | None = None, keys: Sequence[str] = ()) -> DataFrame:
     """All rows there are, each as often as it is there, from all rows with weights of some keys.
 
     The query fails where a row was taken back that was not there.
@@ -70,16 +94,17 @@ def repeated(rows: DataFrame, most: int | None = None) -> DataFrame:
     Args:
         rows: Rows with weights.
         most: How many copies of a row are wanted at most.
+        keys: The columns of a row that an error tells, as SQL names.
     """
     columns = [quoted(name) for name in rows.columns if name != WEIGHT]
-    checked = f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END"
+    checked = f"CASE WHEN {WEIGHT} < 0 THEN {raised(keys)} ELSE {WEIGHT} END"
     copies = checked if most is None else f"least({checked}, {most}L)"
     return added_up(rows).selectExpr(*columns, f"explode(sequence(1L, {copies})) AS {WEIGHT}").selectExpr(*columns)
 
 
 def there(rows: DataFrame) -> DataFrame:
     """The rows there are, of all rows with weights of some keys; the query fails if one was taken back that was not there."""
-    return added_up(rows).filter(f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END > 0")
+    return added_up(rows).filter(f"CASE WHEN {WEIGHT} < 0 THEN {raised(())} ELSE {WEIGHT} END > 0")
 
 
 def not_there(rows: DataFrame, old: Rows) -> DataFrame:
@@ -93,7 +118,7 @@ def not_there(rows: DataFrame, old: Rows) -> DataFrame:
     names = [name for name in rows.columns if name != WEIGHT]
     before = None if old is None else _equal_to(taken, old, names)
     wrong = added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
-    return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
+    return wrong.selectExpr(*map(quoted, names), f"{raised(())} AS {WEIGHT}")
 
 
 def _equal_to(few: DataFrame, rows: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -168,7 +168,9 @@ def test_any_history(tmp_path_factory: pytest.TempPathFactory, epochs: list[list
 
 @pytest.mark.sail
 def test_what_was_never_there_cannot_be_taken_back(tmp_path: Path) -> None:
-    with pytest.raises(OperatorsError, match="takes a row back that is not there"):
+    with pytest.raises(
+        OperatorsError, match=r"takes a row back that is not there \(a delete or an update_before of the key k=a\)"
+    ):
         over(tmp_path, SAIL, [changes("delete", row("a", 1))]).run_epoch()
 
 

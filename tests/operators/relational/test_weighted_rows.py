@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, not_there
+from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, not_there, repeated
 
 SCHEMA = f"k string, n int, v double, {WEIGHT} long"
 OLD = [
@@ -38,3 +38,12 @@ def test_of_nothing_nothing_is_taken(session):
     assert not not_there(rows, None).collect()
     with pytest.raises(Exception, match="a change takes a row back that is not there"):
         not_there(rows.selectExpr("k", "n", "v", f"-1L AS {WEIGHT}"), None).collect()
+
+
+def test_the_key_of_a_row_that_is_not_there_is_told(session):
+    rows = session.createDataFrame([("a", 1, 0.5, -1)], SCHEMA).withColumnRenamed("n", "it's")
+    with pytest.raises(Exception, match=r"not there \(a delete or an update_before of the key k=a, it's=1\)"):
+        repeated(rows, keys=["`k`", "`it's`"]).collect()
+    unknown = session.createDataFrame([(None, 1, 0.5, -1)], SCHEMA)
+    with pytest.raises(Exception, match=r"of the key k=null\)"):
+        repeated(unknown, 1, ["`k`"]).collect()

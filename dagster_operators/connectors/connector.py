@@ -305,6 +305,11 @@ class Connector(ABC):
         """
 
     @property
+    def holds_rows(self) -> bool:
+        """Whether the rows are in the program that defines it, so that nobody reads them without that."""
+        return False
+
+    @property
     def forgets(self) -> str:
         """Why what was read once cannot be read again; empty if it can, as long as nobody takes it away."""
         return ""

@@ -70,6 +70,11 @@ class MemorySource(Connector):
     def without_rows(self) -> MemorySource:
         return MemorySource([], self.schema)
 
+    @property
+    @override
+    def holds_rows(self) -> bool:
+        return True
+
     def append(self, batch: Batch) -> None:
         """Add the batch of a further epoch."""
         self.batches.append(batch)

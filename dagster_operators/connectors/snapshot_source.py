@@ -97,6 +97,11 @@ class SnapshotSource(Connector):
     def without_rows(self) -> SnapshotSource:
         return replace(self, source=self.source.without_rows())
 
+    @property
+    @override
+    def holds_rows(self) -> bool:
+        return self.source.holds_rows
+
     @override
     def below(self, root: Root) -> SnapshotSource:
         return self if isinstance(self.source, MemorySource) else replace(self, source=self.source.below(root))

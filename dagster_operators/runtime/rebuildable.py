@@ -34,6 +34,13 @@ def rebuildable(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan
     return [] if _forgets(after, leading) or _sinks(after, reach, leading) else tables
 
 
+def only_in_program(plan: LogicalPlan) -> frozenset[str]:
+    """The tables over rows that the program itself holds, so that it computes them anew, and no command."""
+    sources = [(node.name, node.operator.connector) for node in plan.nodes if isinstance(node.operator, Source)]
+    holding = [name for name, connector in sources if isinstance(connector, Connector) and connector.holds_rows]
+    return frozenset(table for name in holding for table in tables_behind(plan, name))
+
+
 def read_anew_for(verdict: Verdict, before: LogicalPlan) -> list[str]:
     """The sources that settle a change when they are read anew together, with all that is behind them; none where that is not so.
 

@@ -14,6 +14,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
+from dagster_operators.runtime.rebuildable import only_in_program
 from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.ways_out import ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
@@ -48,6 +49,7 @@ class StoredDiff:
         changes: What differs between the plans.
         verdicts: What follows from each change.
         offers: By what a change is about, the tables that may be computed anew instead.
+        in_program: The tables that the program alone can compute anew, and no command.
     """
 
     pipeline: str
@@ -55,6 +57,7 @@ class StoredDiff:
     changes: PlanDiff
     verdicts: tuple[Verdict, ...]
     offers: Mapping[str, Sequence[str]]
+    in_program: Collection[str] = ()
 
     def lines(self) -> Iterator[str]:
         """For people: what changed, what follows from it, and for what needs a decision the ways on."""
@@ -73,7 +76,10 @@ class StoredDiff:
                 yield f"    in the program: renamed_from={verdict.renamed_from!r}"
             yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
             if tables := self.offers.get(verdict.subject):
-                yield f"    rebuild {' '.join(tables)}: compute it anew, with the state behind it, from all that its sources gave"
+                named = repr([*tables] if tables[1:] else tables[0])
+                by_command = {*tables}.isdisjoint(self.in_program)
+                typed = f"rebuild {' '.join(tables)}" if by_command else f"in Python: pipeline.rebuild({named})"
+                yield f"    {typed}: compute it anew, with the state behind it, from all that its sources gave"
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -126,7 +132,7 @@ class StoredChanges:
         else:
             verdicts = [Verdict.from_json(told).answered(view.decided) for told in asked["questions"]]
             offers = {told["subject"]: told.get(REBUILD, []) for told in asked["questions"]}
-        return StoredDiff(self._coordinator.pipeline, last.epoch, changes, tuple(verdicts), offers)
+        return StoredDiff(self._coordinator.pipeline, last.epoch, changes, tuple(verdicts), offers, only_in_program(after))
 
     def _judged(self, view: LedgerView, last: Complete, before: LogicalPlan, plan: LogicalPlan) -> list[Verdict]:
         """What follows from a plan that has not run. Where state would be stored, only its pipeline knows."""
@@ -156,16 +162,21 @@ class StoredChanges:
         from dagster_operators.plans.verdict import Verdict
 
         view, last, _ = self._last(self._coordinator.settle())
-        everything = self._asked(view, last)["questions"]
+        refused = self._asked(view, last)
+        everything = refused["questions"]
         asked = [told for told in everything if told["subject"] == subject]
         fitting = [verdict for told in asked if choice in (verdict := Verdict.from_json(told)).choices]
         if not fitting:
             raise PipelineError(
                 f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
-                remedy=_ways_on(asked or everything) or "nothing is to be decided: run an epoch",
+                remedy=_ways_on(asked or everything, self._in_program(refused)) or "nothing is to be decided: run an epoch",
             )  # fmt: skip
         for verdict in fitting:
             self._coordinator.decide(Decide(0, 0, subject, choice, verdict.question))
+
+    def _in_program(self, asked: Mapping[str, Any]) -> Collection[str]:
+        """The tables that the refused program alone can compute anew."""
+        return only_in_program(self._kept.read(asked["plan"])) if asked.get("plan") else ()
 
     def withdraw(self, subject: str) -> None:
         """Take back what was decided about something since the last epoch.
@@ -267,15 +278,17 @@ class StoredChanges:
         return asked
 
 
-def _ways_on(asked: Sequence[Mapping[str, Any]]) -> str:
+def _ways_on(asked: Sequence[Mapping[str, Any]], in_program: Collection[str]) -> str:
     """What may be decided about what was asked, and what is to be done where nothing can be."""
     told = ", ".join(f"{one['subject']} ({', '.join(one['choices'])})" for one in asked if one["choices"])
-    others = [f"for {one['subject']} ({one['problem']}) {_way_on(one)}" for one in asked if not one["choices"]]
+    others = [f"for {one['subject']} ({one['problem']}) {_way_on(one, in_program)}" for one in asked if not one["choices"]]
     return "; ".join([*([f"what may be decided: {told}"] if told else ()), *others])
 
 
-def _way_on(asked: Mapping[str, Any]) -> str:
-    anew = f"compute it anew: pipeline.rebuild({asked[REBUILD]}); or " if asked.get(REBUILD) else ""
+def _way_on(asked: Mapping[str, Any], in_program: Collection[str]) -> str:
+    tables = asked.get(REBUILD) or []
+    where = "" if {*tables}.isdisjoint(in_program) else "in Python: "
+    anew = f"compute it anew: {where}pipeline.rebuild({tables}); or " if tables else ""
     return str(asked.get("remedy") or f"{anew}change it back")
 
 

@@ -45,17 +45,21 @@ def undecided(
         if not verdict.choices and (outside := ways.sinks.get(verdict.subject)):
             told = f"{', '.join(outside)} cannot give back what it took of it"
             lines.append(f"    {told}: take the sink out of the program, rebuild the tables, and put a new sink there")
-    commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, ways.rebuilt))
+    by_command = {about: tables for about, tables in ways.rebuilt.items() if not {*tables} & {*ways.in_program}}
+    commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, by_command))
+    in_python = any(verdict.choices or ways.rebuilt.get(verdict.subject) for verdict in verdicts)
     first = verdicts[0].subject.split(" ", 1)
     return UndecidedChangeError(
         "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
-        remedy=f"change the pipeline back{_or_by(list(commands))} "
+        remedy=f"change the pipeline back{_or_by(list(commands), in_python=in_python)} "
         f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
     )  # fmt: skip
 
 
-def _or_by(commands: Sequence[str]) -> str:
-    return f", or decide, in Python as above or by: {'; or '.join(commands)}" if commands else ""
+def _or_by(commands: Sequence[str], *, in_python: bool) -> str:
+    if not commands:
+        return ", or decide in Python as above, with the rows that the program holds" if in_python else ""
+    return f", or decide, in Python as above or by: {'; or '.join(commands)}"
 
 
 def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:

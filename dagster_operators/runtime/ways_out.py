@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.reach import Reach
-from dagster_operators.runtime.rebuildable import cannot_be_filled, in_the_way, read_anew_for, rebuildable, tables_shown_by
+from dagster_operators.runtime.rebuildable import (
+    cannot_be_filled,
+    in_the_way,
+    only_in_program,
+    read_anew_for,
+    rebuildable,
+    tables_shown_by,
+)
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
@@ -25,6 +32,7 @@ class WaysOut:
         renamed: The changes that are one with another one, which can only be settled by saying that something was renamed.
         unfillable: The changes about new tables that cannot have the rows of before, as a source does not keep them.
         reset: The sources that may be read anew from their beginning instead, where nothing else is left.
+        in_program: The tables that the program alone can compute anew, and no command.
     """
 
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -33,6 +41,7 @@ class WaysOut:
     renamed: Collection[str] = ()
     unfillable: Collection[str] = ()
     reset: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    in_program: Collection[str] = ()
 
 
 def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: LogicalPlan) -> WaysOut:
@@ -64,7 +73,7 @@ def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: Log
     sinks = {one.subject: in_the_way(one, before, after) for one in verdicts}
     stranded = [one for one in verdicts if not (one.choices or one.decided or rebuilt[one.subject] or one.subject in waits)]
     reset = {one.subject: read_anew_for(one, before) for one in stranded if before is not None and not sinks[one.subject]}
-    return WaysOut(rebuilt, waits, sinks, renamed, unfillable, reset)
+    return WaysOut(rebuilt, waits, sinks, renamed, unfillable, reset, only_in_program(after))
 
 
 def _begins_anew(verdict: Verdict, tables: Sequence[str]) -> bool:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dagster_operators as do
+from dagster_operators.cli.main import main
 from dagster_operators.errors import UndecidedChangeError
 from tests.engines import SAIL
 
@@ -87,3 +89,27 @@ def test_what_only_a_rebuild_settles_is_rebuilt_at_once(tmp_path: Path) -> None:
     both.rebuild(["left_counts", "right_counts"])
     both.run_until_caught_up()
     assert both.changes() == []
+
+
+@pytest.mark.sail
+def test_what_holds_its_rows_itself_is_computed_anew_by_its_program_and_by_no_command(tmp_path: Path) -> None:
+    def counted(by: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        changes = pipeline.source("rows", do.MemorySource([[{"k": "a", "v": 1}]], schema=ROWS)).to_changes("k", order_by=by)
+        changes.aggregate(n="count(*)", name="counted").to_table("counts")
+        return pipeline
+
+    counted("v").run_epoch()
+    changed = counted("-v")
+    with pytest.raises(UndecidedChangeError) as asked:
+        changed.run_epoch()
+    assert "pipeline.rebuild('counts')" in str(asked.value)
+    assert "dagster-operators rebuild" not in str(asked.value)
+    assert "decide in Python as above" in asked.value.remedy
+    shown = CliRunner().invoke(main, ["diff", str(tmp_path)]).output
+    assert "in Python: pipeline.rebuild('counts')" in shown
+    assert "dagster-operators rebuild" not in shown
+    refused = CliRunner().invoke(main, ["decide", str(tmp_path), "operator", "rows_changes", "restart"]).output
+    assert "in Python: pipeline.rebuild(['counts'])" in refused
+    changed.rebuild("counts")
+    assert changed.run_epoch().empty

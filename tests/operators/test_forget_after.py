@@ -249,3 +249,19 @@ def test_what_cannot_be_forgotten_is_refused() -> None:
     with pytest.raises(PipelineError, match="within='30 days'"):
         rows.key_by("k").deduplicate(forget_after="30 days")
     rows.key_by("k").deduplicate(within="30 days")
+
+
+@pytest.mark.sail
+def test_the_keys_that_are_remembered_are_read_as_the_docs_say(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = do.MemorySource([[("a", 1, at(1)), ("a", 1, at(3)), ("a", 2, at(2))]], schema="k string, n long, ts timestamp")
+    keyed = pipeline.source("rows", rows, event_time="ts").key_by("k", "n")
+    keyed.aggregate(rows="count(*)", forget_after="10 s", name="counted").to_table("t")
+    pipeline.run_epoch()
+    found = {tuple(row.asDict().items()) for row in pipeline.state("counted", "groups").collect()}
+    last = {("a", 1): at(3), ("a", 2): at(2)}
+    assert found == {
+        (("__last", int(time.timestamp() * 10**6)), ("__group_0", k), ("__group_1", n), ("__since", -(2**62)))
+        for (k, n), time in last.items()
+    }
+    assert [row["keys"] for row in pipeline.state("counted", "forgotten").collect()] == [0]

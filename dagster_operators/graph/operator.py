@@ -132,6 +132,10 @@ class LogicalOperator(ABC):
     """What the catalog and plans call operators of the class; no other class has it."""
     label: ClassVar[str] = ""
     """What explain, fresh names and fingerprints call it: the kind, unless stored state knows it by another name."""
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Settings that are texts of many lines, or pairs of a name and such a text: a change of one is told by its lines."""
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Settings that follow from those texts."""
     row_wise: ClassVar[bool] = False
     """Whether each output row is made of one input row, and of nothing else."""
     repeatable: ClassVar[bool] = True

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.values import canonical, shown
+from dagster_operators.plans.changed_lines import changed_lines
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 from dagster_operators.plans.shown import node_json, node_text, value_json
 from dagster_operators.time.watermark import format_duration
@@ -23,11 +25,21 @@ class Changed:
         name: What it is called.
         fields: What it was and is, by setting; ``kind`` and ``inputs`` of operators are among them.
         durations: The settings of these that are lengths of time, in microseconds.
+        texts: The settings that are texts of many lines, of which those are told that changed.
+        derived: The settings that follow from these, and are not told beside them.
     """
 
     name: str
     fields: Mapping[str, Change]
     durations: Collection[str] = ()
+    texts: Collection[str] = ()
+    derived: Collection[str] = ()
+
+    @property
+    def told_fields(self) -> Mapping[str, Change]:
+        """The settings that are told."""
+        left_out = self.derived if any(name in self.texts for name in self.fields) else ()
+        return {name: change for name, change in self.fields.items() if name not in left_out}
 
     def told(self, field: str, value: Any) -> str:
         """What a setting was or is, as people read it.
@@ -83,7 +95,11 @@ class PlanDiff:
         yield from (f"+ {node_text(node)}" for node in self.added)
         yield from (f"- {node_text(node)}" for node in self.removed)
         for change in (*self.changed, *self.ends):
-            for name, (before, after) in change.fields.items():
+            for name, (before, after) in change.told_fields.items():
+                if name in change.texts:
+                    yield f"~ {change.name}: {name}"
+                    yield from changed_lines(before, after)
+                    continue
                 was, now = ("not there" if value is None else change.told(name, value) for value in (before, after))
                 yield f"~ {change.name}: {name} was {was}, is {now}"
         for name, (before, after) in self.moved.items():
@@ -105,11 +121,15 @@ def diff(before: LogicalPlan, after: LogicalPlan) -> PlanDiff:
     return PlanDiff(
         tuple(node for name, node in new.items() if name not in old),
         tuple(node for name, node in old.items() if name not in new),
-        tuple(Changed(name, found, new[name].operator.durations) for name, found in changed.items() if found),
+        tuple(_changed(new[name].operator, name, found) for name, found in changed.items() if found),
         {name: (old[name].inputs, new[name].inputs) for name in both if old[name].inputs != new[name].inputs},
         tuple(_changes(_ends(before), _ends(after))),
         {name: change for name, change in _by_name(before.packages, after.packages).items() if change[0] != change[1]},
     )
+
+
+def _changed(operator: LogicalOperator, name: str, fields: Mapping[str, Change]) -> Changed:
+    return Changed(name, fields, operator.durations, operator.texts, operator.derived)
 
 
 def _settings(before: PlanNode, after: PlanNode) -> dict[str, Change]:

@@ -16,6 +16,7 @@ from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.within_last import WithinLast
+from dagster_operators.plans.changed_lines import told_in_short
 from dagster_operators.plans.compared import ComparedPlans, listed
 from dagster_operators.plans.diff import Change, Changed, diff
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
@@ -278,8 +279,13 @@ class OperatorVerdicts:
     @staticmethod
     def _settings(change: Changed) -> str:
         """What settings were and are, in words."""
-        pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in change.fields.items())
-        return "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
+        told = (
+            told_in_short(one, was, now)
+            if one in change.texts
+            else f"{one} was {change.told(one, was)}, and is {change.told(one, now)}"
+            for one, (was, now) in change.told_fields.items()
+        )
+        return "; ".join(told)
 
     def of_settings(self) -> Iterator[Verdict]:
         """Settings of operators, told one by one; what they do to state is told above or by the state itself."""

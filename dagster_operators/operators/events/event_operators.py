@@ -47,6 +47,8 @@ class EventOperators(LogicalOperator):
     kind: ClassVar[str] = "event_operators"
     repeatable: ClassVar[bool] = False
     declares_state: ClassVar[bool] = True
+    texts: ClassVar[tuple[str, ...]] = ("files", "descriptor")
+    derived: ClassVar[tuple[str, ...]] = ("sources", "operators")
     sources: tuple[EventSource, ...]
     operators: tuple[EventOperator, ...]
     files: tuple[tuple[str, str], ...] = ()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from click.testing import CliRunner
 
 import dagster_operators as do
+from dagster_operators.cli.main import main
 from dagster_operators.errors import OperatorFailedError, UndecidedChangeError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import EventOperator
@@ -137,3 +141,25 @@ def test_one_under_another_id_is_asked_about(tmp_path, engine):
     found = {node: [row.value[0] for row in renamed.read(f"{node}/n").collect()] for node in ("first", "two")}
     assert found == {"first": [1], "two": [1, 2]}
     assert renamed.changes() == []
+
+
+@pytest.mark.sail
+def test_of_a_file_that_changed_the_lines_are_told_once(tmp_path):
+    def made(count, outputs):
+        (tmp_path / "count.py").write_text(count)
+        text = FLOW.replace("FOLDER", str(tmp_path)).replace("RESTART", "").replace("{v: v}", outputs)
+        (tmp_path / "dataflow.yml").write_text(text)
+        return do.Pipeline.from_yaml(tmp_path / "dataflow.yml", root=str(tmp_path / "root"), engine=SAIL)
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.json").write_text('{"v": 1, "t": "2026-01-01T00:00:00Z"}\n')
+    made(COUNT, "{v: v}").run_epoch()
+    longer = "".join(f"# {number}\n" for number in range(50))
+    (told,) = made(f"{COUNT}{longer}", "{v: v, w: v}").changes()
+    counts = r"\((\d+) lines added and (\d+) taken out, now \w+\)"
+    assert re.findall(rf"(\w+) changed {counts}", told.problem) == [("files", "50", "0"), ("descriptor", "1", "0")]
+    shown = CliRunner().invoke(main, ["diff", str(tmp_path / "root"), str(tmp_path / "dataflow.yml")]).output.splitlines()
+    begin = shown.index("~ events: files")
+    assert shown[begin : begin + 4] == ["~ events: files", "    count.py", "    +# 0", "    +# 1"]
+    assert shown[begin + 41 : begin + 44] == ["    ... and 11 lines more", "~ events: descriptor", "    +    w: v"]
+    assert not any("EventSource(" in line or "class Operator" in line for line in shown)

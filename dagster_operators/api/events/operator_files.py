@@ -9,6 +9,7 @@ from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.state_methods import BOTH, without_the_other
 
 
 class OperatorFiles:
@@ -35,7 +36,12 @@ class OperatorFiles:
         if "://" in found.data:
             self._noted.wrong(found, f"{what}: its Python file is at a URL", "download it, and give its path")
             return None
-        return self._loaded(found, what, needs="Operator")
+        key = self._loaded(found, what, needs="Operator")
+        alone = self._files.method_alone(key) if key is not None else None
+        if alone is not None:
+            self._noted.wrong(found, f"{what}, in {found.data!r}: {without_the_other(alone)}", BOTH)
+            return None
+        return key
 
     def script(self, given: Located, what: str) -> str | None:
         """The file of a node's script, or None if something is wrong with it."""

@@ -12,6 +12,7 @@ from typing import Final
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.native_library import NEEDED
 from dagster_operators.operators.events.native_process import packed
+from dagster_operators.operators.events.state_methods import one_alone
 
 LARGEST: Final = 32 * 2**20
 """How many bytes of a library a plan may hold."""
@@ -90,6 +91,10 @@ class PythonFiles:
     def defines(self, key: str, name: str) -> bool:
         """Whether a file has something of a name at its top level, as far as can be seen without running it."""
         return any(name in _bound(statement) for statement in ast.parse(self.texts[key]).body)
+
+    def method_alone(self, key: str) -> str | None:
+        """Which of ``get_state`` and ``set_state`` the operator in a file has without the other, as far as can be seen."""
+        return one_alone(self.texts[key])
 
     def is_operator_alone(self, key: str) -> bool:
         """Whether a file has a class ``Operator``, names no ``Node``, and does nothing when it is run."""

@@ -13,10 +13,12 @@ from dagster_operators.errors import OperatorFailedError
 from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.instance_attributes import attributes_of, has_place, put_back
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.shared_memory import check_apart
 from dagster_operators.operators.events.source_modules import SourceModules
+from dagster_operators.operators.events.state_methods import BOTH, METHODS, names_attribute, without_the_other
 from dagster_operators.operators.events.wiring import EventOperator
 
 DESCRIPTOR: Final = "dataflow_descriptor"
@@ -24,6 +26,14 @@ DESCRIPTOR: Final = "dataflow_descriptor"
 
 GONE: Final = ""
 """Where the names of attributes are kept that ``__init__`` makes, and that were deleted since: no attribute is called that."""
+
+HOW: Final = "()"
+"""Where it is kept whether ``get_state()`` gave what is kept, or its attributes are that: no attribute is called that either."""
+
+_STATE: Final = "state"
+"""Where that is kept which ``get_state()`` gave."""
+
+_AGAIN: Final = "or restart: 1, or another value than now, to begin anew"
 
 
 class PythonOperator(PythonFile):
@@ -51,18 +61,19 @@ class PythonOperator(PythonFile):
         """
         with self._telling("loading it"), self._environment():
             folder = posixpath.dirname(self._own.file)
-            modules = SourceModules(self._files, folder, self._own.path)
-            made = getattr(modules.load(self._own.file), "Operator", None)
+            self._modules = SourceModules(self._files, folder, self._own.path)
+            made = getattr(self._modules.load(self._own.file), "Operator", None)
             if made is None:
                 raise OperatorFailedError(
                     f"{self._own.file} has no class Operator", **self._where, remedy="give the operator's class that name"
                 )
             self._instance = made()
-            self._of_init = {*getattr(self._instance, "__dict__", ())}
-            self._instance.dataflow_descriptor = json.loads(self._descriptor)
+            self._of_init = {*attributes_of(self._instance)}
+            self._tells_state = self._has_methods()
+            self._describe()
             if saved is not None:
-                self._restore(saved, modules)
-            self._classes = ClassState(modules.loaded())
+                self._restore(saved)
+            self._classes = ClassState(self._modules.loaded())
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.
@@ -97,8 +108,11 @@ class PythonOperator(PythonFile):
         Raises:
             OperatorFailedError: It cannot be saved.
         """
-        with self._telling("saving its state"), self._environment():
-            kept = {"state": self._instance.get_state()} if hasattr(self._instance, "get_state") else self._attributes()
+        with self._telling("saving its state"), self._environment(), self._modules.in_place():
+            if self._tells_state:
+                kept = {_STATE: self._instance.get_state(), HOW: "get_state"}
+            else:
+                kept = {**self._attributes(), HOW: "attributes"}
             return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
 
     def close(self) -> None:
@@ -108,19 +122,51 @@ class PythonOperator(PythonFile):
     def _attributes(self) -> dict[str, Any]:
         """The instance's attributes, and the names of those that it no longer has."""
         self._classes.check(**self._where)
-        kept = {name: value for name, value in vars(self._instance).items() if name != DESCRIPTOR}
+        kept = {name: value for name, value in attributes_of(self._instance).items() if name != DESCRIPTOR}
         check_apart(kept, **self._where)
         gone = sorted(self._of_init - kept.keys() - {DESCRIPTOR})
         return {**kept, GONE: gone} if gone else kept
 
-    def _restore(self, saved: bytes, modules: SourceModules) -> None:
-        kept = _Unpickler(BytesIO(saved), modules).load() if self._own.state == "pickle" else load(saved)
-        if hasattr(self._instance, "set_state"):
-            self._instance.set_state(kept["state"])
-        else:
-            for name in kept.pop(GONE, ()):
-                self._instance.__dict__.pop(name, None)
-            self._instance.__dict__.update(kept)
+    def _has_methods(self) -> bool:
+        """Whether the operator says itself what is kept."""
+        own = [name for name in METHODS if callable(getattr(self._instance, name, None))]
+        if len(own) == 1:
+            raise OperatorFailedError(without_the_other(own[0]), **self._where, remedy=BOTH)
+        return bool(own)
+
+    def _describe(self) -> None:
+        if not has_place(self._instance, DESCRIPTOR):
+            raise OperatorFailedError(
+                f"the class Operator has __slots__ without {DESCRIPTOR!r}, which is put there", **self._where,
+                remedy=f"add {DESCRIPTOR!r} to its __slots__, or take them out",
+            )  # fmt: skip
+        self._instance.dataflow_descriptor = json.loads(self._descriptor)
+
+    def _restore(self, saved: bytes) -> None:
+        with self._modules.in_place():
+            kept = _Unpickler(BytesIO(saved), self._modules).load() if self._own.state == "pickle" else load(saved)
+            was_told = kept.pop(HOW, None) == "get_state" if HOW in kept else self._was_told_before(kept)
+            if was_told != self._tells_state:
+                before, now, way = ("by get_state()", "it no longer has", "give it get_state() and set_state(value) again")
+                if not was_told:
+                    before, now, way = ("as its attributes", "now it has", "take get_state() and set_state(value) out again")
+                raise OperatorFailedError(
+                    f"its state was saved {before}, and {now} get_state() and set_state(value)", **self._where,
+                    remedy=f"{way}; {_AGAIN}",
+                )  # fmt: skip
+            if was_told:
+                self._instance.set_state(kept[_STATE])
+            else:
+                gone = kept.pop(GONE, ())
+                put_back(self._instance, kept, gone)
+
+    def _was_told_before(self, kept: Mapping[str, Any]) -> bool:
+        """Whether ``get_state()`` gave what an earlier version saved, which did not say so: if not, it was an attribute."""
+        if kept.keys() != {_STATE}:
+            return False
+        return self._tells_state or not any(
+            names_attribute(self._files[str(one.__file__)], _STATE) for one in self._modules.loaded()
+        )
 
 
 class _Unpickler(pickle.Unpickler):

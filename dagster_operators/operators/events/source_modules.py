@@ -11,11 +11,16 @@ import linecache
 import posixpath
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from dagster_operators.operators.events.dora_module import DoraStatus, dora_module
+
+_PLACES: Final = RLock()
+"""``sys.modules`` is the whole process's: whose modules have a place in it, several of one operator say one after another."""
 
 
 class SourceModules:
@@ -45,6 +50,13 @@ class SourceModules:
     def loaded(self) -> tuple[ModuleType, ...]:
         """All modules that were loaded by now."""
         return tuple(self._modules.values())
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Where pickle looks for classes it finds those of these modules, though that of another key has loaded them too."""
+        with _PLACES:
+            sys.modules.update({_name(self._owner, name): made for name, made in self._modules.items()})
+            yield
 
     def of_class(self, module: str) -> str:
         """The name that the module of a pickled class has now: in earlier versions it had another."""
@@ -102,13 +114,15 @@ class SourceModules:
             made.__path__ = []
         self._modules[name] = made
         own = _name(self._owner, name)
-        sys.modules[own] = made  # where dataclasses and pickle look for a class's module
+        with _PLACES:
+            sys.modules[own] = made  # where dataclasses and pickle look for a class's module
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         try:
             exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
         except BaseException:  # so that who imports it again does not find a half of it
             self._modules.pop(name, None)
-            sys.modules.pop(own, None)
+            with _PLACES:
+                sys.modules.pop(own, None)
             raise
         return made
 

@@ -40,6 +40,7 @@ class Operator:
         return DoraStatus.CONTINUE
 """,
     "factors.py": "FACTOR = 10\n",
+    "half.py": "class Operator:\n    def get_state(self):\n        return 1\n",
     "dataflow.yml": """
 nodes:
   - id: numbers
@@ -261,6 +262,8 @@ WRONG = {
         "dataflow.yml:9:15: the operator 'counter': the file 'cuont.py' is not there"),
     "class": ("python: count.py", "python: factors.py",
         "dataflow.yml:9:15: the operator 'counter': the file 'factors.py' has no class Operator"),
+    "half": ("python: count.py", "python: half.py",
+        "dataflow.yml:9:15: the operator 'counter', in 'half.py': it has get_state() without set_state(value), so that"),
     "type": ("int64", "int65", "dataflow.yml:15:29: the operator 'counter': 'int65' is no type of values"),
     "queue": ("queue_size: 100", "queue_size: many",
         "dataflow.yml:24:56: the input 'n' of the operator 'both/second': its queue_size is 'many'"),

@@ -411,6 +411,26 @@ def test_what_is_saved_of_all_keys_is_put_at_once(monkeypatch):
     assert len(counts) == 1
 
 
+OWN_CLASS = LOG.replace("self.count", "self.box.count").replace("self.box.count = 0", "self.box = Box()")
+OWN_CLASS = "import pickle\nclass Box:\n    count = 0\n" + OWN_CLASS.replace("+= 1", "+= 1; assert type(self.box) is Box")
+OWN_BYTES = """
+    def get_state(self):
+        return pickle.dumps(self.box)
+    def set_state(self, value):
+        self.box = pickle.loads(value)
+"""
+
+
+@pytest.mark.parametrize(("text", "state"), [(OWN_CLASS, "pickle"), (OWN_CLASS + OWN_BYTES, "plain")], ids=["state", "own"])
+def test_an_object_of_the_files_own_class_is_pickled_for_each_of_several_keys(text, state):
+    made = replace(logging(("v", "rows/v"), state=state), files=(("log.py", text),))
+    driver = harness(made, 1)
+    for keys in (["a", "b", "c"], ["c", "a"], ["b", "c", "a"]):
+        driver.process([{"t": 0, "k": key, "v": 1} for key in keys])
+        driver.end_epoch(0)
+    assert {key: text[:1] for key, rows in told(driver).items() for _, text in rows[-1:]} == {"a": "3", "b": "2", "c": "3"}
+
+
 def test_an_output_that_is_not_declared_is_told_once_for_all_keys(caplog):
     text = LOG.replace("self.count += 1", "self.count += 1; send_output('lost', [1])")
     one = harness(replace(logging(("v", "rows/v")), files=(("log.py", text),)))

@@ -10,7 +10,7 @@ import dagster as dg
 from dagster_operators.catalog.loading import OWN, catalog
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.checks import check_specs
-from dagster_operators.orchestration.keys import inputs, op_name
+from dagster_operators.orchestration.keys import TABLE_METADATA, inputs, op_name
 from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
 from dagster_operators.orchestration.sinks import SinkAsset
 from dagster_operators.orchestration.steps import PipelineSteps
@@ -103,7 +103,8 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
             **({"operators": _operators(steps, table)} if table.operators else {}),
         },
     )
-    return steps.keys.names.spec(steps.pipeline, table.name, "table", spec)
+    told = steps.keys.names.spec(steps.pipeline, table.name, "table", spec)
+    return told.merge_attributes(metadata={TABLE_METADATA: f"{steps.name}.{table.name}"})
 
 
 def _sink_spec(steps: PipelineSteps, sink: SinkAsset) -> dg.AssetSpec:

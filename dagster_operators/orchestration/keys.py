@@ -28,6 +28,9 @@ PIPELINE_TAG: Final = "dagster_operators/pipeline"
 EPOCH_TAG: Final = "dagster_operators/epoch"
 """The run tag with the number of the epoch that the run worked on."""
 
+TABLE_METADATA: Final = "dagster_operators/table"
+"""The entry of an asset's metadata that says which table it is, as ``pipeline.table``, whatever its key."""
+
 _STEPS: Final = frozenset({"begin", "commit"})
 _RESERVED: Final = frozenset(
     ["context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict", "int", "str", "float", "bool"]

@@ -8,7 +8,9 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from dagster_operators.api.stored_pipeline import StoredPipeline
+from dagster_operators.connectors.upstream import Upstream
 from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.keys import TABLE_METADATA
 from dagster_operators.runtime.engine import default_engine, engine_given
 
 if TYPE_CHECKING:
@@ -95,11 +97,14 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
 class PipelineIOManager(dg.ConfigurableIOManager):
     """Hands tables of a pipeline to assets that take them as arguments; writes nothing.
 
-    The table is the last part of the upstream asset's key. It comes as a ``pa.Table``, or as the DataFrame of pandas, Polars or
-    Spark that the argument is annotated as.
+    Which table an asset is, its pipeline's definitions say, where they are in the same code location; elsewhere its key, if that
+    ends with the pipeline's name and the table's; else ``tables``. The table comes as a ``pa.Table``, or as the DataFrame of
+    pandas, Polars or Spark that the argument is annotated as.
 
     Attributes:
         source: Where the tables are read.
+        tables: The names of tables by the keys of their assets, where the pipeline is in another code location and gives them
+            keys of their own.
 
     Example:
         >>> theirs = dg.AssetSpec(["flights", "hourly_delays"]).with_io_manager_key("flights")
@@ -111,6 +116,7 @@ class PipelineIOManager(dg.ConfigurableIOManager):
     """
 
     source: PipelineResource
+    tables: dict[str, str] = Field(default_factory=dict)
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> NoReturn:  # noqa: ARG002  # Dagster names them
         """Refuse to write.
@@ -124,9 +130,11 @@ class PipelineIOManager(dg.ConfigurableIOManager):
         """The table, as of the source's epoch.
 
         Raises:
-            PipelineError: The argument is annotated as the DataFrame of a library that is not one of ours.
+            PipelineError: The argument is annotated as the DataFrame of a library that is not one of ours, or which table the
+                asset is cannot be told.
+            EndedInputError: The pipeline no longer writes the table, and the source stays at no epoch.
         """
-        table, wanted = context.asset_key.path[-1], context.dagster_type.typing_type
+        table, wanted = self._table(context), context.dagster_type.typing_type
         module = getattr(wanted, "__module__", "") if getattr(wanted, "__name__", "") == "DataFrame" else ""
         library = module.partition(".")[0]
         if module.startswith("pyspark.sql."):
@@ -142,3 +150,45 @@ class PipelineIOManager(dg.ConfigurableIOManager):
 
             return pl.from_arrow(rows)
         return rows.to_pandas() if library == "pandas" else rows
+
+    def _table(self, context: dg.InputContext) -> str:
+        """The table that an upstream asset is."""
+        stored, key = self.source.pipeline(), context.asset_key
+        table = self.tables.get(key.to_user_string()) or _said_of(context)
+        if table is None:
+            if key.path[-2:-1] != [stored.name]:
+                raise PipelineError(
+                    "which table the asset is cannot be told from its key", asset=key.to_user_string(), pipeline=stored.name,
+                    remedy=f"PipelineIOManager(source=..., tables={{{key.to_user_string()!r}: TABLE}}), where TABLE is one of "
+                    f"{', '.join(stored.versions(self.source.pinned()))}",
+                )  # fmt: skip
+            table = key.path[-1]
+        pipeline, _, table = table.rpartition(".")
+        if pipeline and pipeline != stored.name:
+            raise PipelineError(
+                f"the asset is of the pipeline {pipeline!r}, and this I/O manager reads {stored.name!r}",
+                asset=key.to_user_string(), root=self.source.root,
+                remedy=f"give the input another input_manager_key, of a PipelineIOManager over the root of {pipeline}",
+            )  # fmt: skip
+        if self.source.epoch is None:
+            self._check_written(table)
+        return table
+
+    def _check_written(self, table: str) -> None:
+        """Refuse a table to which nothing comes any more: what is handed in would be of long ago."""
+        upstream = Upstream(self.source.root, self.source.storage_options or None)
+        epoch = upstream.epoch(self.source.pinned())
+        if epoch is not None and upstream.has(epoch, table) and not upstream.is_written(table):
+            last = epoch.last_epochs.get(f"tables/{table}", epoch.epoch)
+            raise upstream.ended(epoch, table, f"if it is wanted as it was then, PipelineResource(root=..., epoch={last})")
+
+
+def _said_of(context: dg.InputContext) -> str | None:
+    """What the definitions of the upstream asset say that it is, if they are in this code location."""
+    try:
+        graph = context.step_context.job_def.asset_layer.asset_graph
+    except dg.DagsterInvariantViolationError:  # a context that a test of the user's has built
+        return None
+    found = graph.get(context.asset_key).metadata.get(TABLE_METADATA) if graph.has(context.asset_key) else None
+    said = getattr(found, "value", found)
+    return said if isinstance(said, str) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame  # noqa: TC002 - Dagster reads the annotation
 
 import dagster_operators as do
-from dagster_operators.errors import PipelineError, UnknownEpochError
+from dagster_operators.errors import EndedInputError, PipelineError, UnknownEpochError
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
-from tests.transactions.flow import Flow
+from tests.transactions.flow import Flow, plan_of
 
 SUMS = dg.AssetKey(["numbers", "sums"])
 
@@ -120,6 +121,59 @@ def test_an_asset_may_take_a_table_as_polars(root: Path) -> None:
     reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root)))
     assert execute(made, {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success
     assert taken[0].to_dicts() == [{"n": 96}]
+
+
+def hand_in(root: Path, key: str, *specs: Any, **settings: Any) -> list[Any]:
+    """What an asset is handed in that takes the asset with the key."""
+    source = {name: settings.pop(name) for name in ("epoch",) if name in settings}
+    reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root), **source), **settings)
+    taken: list[Any] = []
+
+    @dg.asset(ins={"rows": dg.AssetIn(dg.AssetKey.from_user_string(key), input_manager_key="reader")})
+    def taker(rows) -> None:  # type: ignore[no-untyped-def]
+        taken.extend(rows["n"].to_pylist())
+
+    own = dg.Definitions(assets=[taker], resources={"reader": reader}, jobs=[dg.define_asset_job("taking", selection=[taker])])
+    with dg.DagsterInstance.ephemeral() as instance:
+        dg.Definitions.merge(own, *specs).resolve_job_def("taking").execute_in_process(instance=instance)
+    return taken
+
+
+def test_an_asset_with_a_key_of_its_own_is_the_table_that_its_pipeline_says(root: Path) -> None:
+    """Also where the key ends as another table's name does."""
+    pipeline = do.Pipeline("numbers", root=str(root))
+    numbers = pipeline.source("numbers", do.MemorySource(schema="n long"))
+    numbers.to_table("clean")
+    numbers.filter("n > 0").to_table("sums")
+    defs = do.build_definitions(pipeline, asset_keys={"clean": "mart/sums", "sums": "numbers/clean"})
+    assert hand_in(root, "mart/sums", defs) == [10, 11, 12, 20, 21, 22]
+    assert hand_in(root, "numbers/clean", defs) == [96]
+    other = do.Pipeline("letters", root=str(root / "other"))
+    other.source("rows", do.MemorySource(schema="n long")).to_table("clean")
+    with pytest.raises(PipelineError, match=r"is of the pipeline 'letters'.*this I/O manager reads 'numbers'"):
+        hand_in(root, "letters/clean", do.build_definitions(other))
+
+
+def test_where_the_pipeline_is_elsewhere_a_key_of_its_own_has_to_be_explained(root: Path) -> None:
+    theirs = dg.Definitions(assets=[dg.AssetSpec(["mart", "sums"])])
+    with pytest.raises(PipelineError, match=r"cannot be told from its key.*tables=\{'mart/sums': TABLE\}.*one of clean, sums"):
+        hand_in(root, "mart/sums", theirs)
+    assert len(hand_in(root, "mart/sums", theirs, tables={"mart/sums": "clean"})) == 6
+
+
+def test_a_table_that_is_no_longer_written_is_not_handed_in(root: Path) -> None:
+    with Coordinator("numbers", str(root)) as run:
+        plan = plan_of()
+        fewer = replace(plan, stages=plan.stages[:1], datasets={"tables/clean": plan.datasets["tables/clean"]})
+        assert Flow(run, fewer).epoch()
+    theirs = dg.Definitions(assets=[dg.AssetSpec(SUMS)])
+    with pytest.raises(
+        EndedInputError,
+        match=r"no longer writes the table 'sums': its epoch 2 was.*PipelineResource\(root=..., epoch=2\)",
+    ):
+        hand_in(root, "numbers/sums", theirs)
+    assert hand_in(root, "numbers/sums", theirs, epoch=2) == [96]
+    assert len(hand_in(root, "numbers/sums", theirs, tables={"numbers/sums": "clean"})) == 9
 
 
 def test_the_reader_writes_nothing(root: Path) -> None:

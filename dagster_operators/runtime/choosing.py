@@ -85,7 +85,7 @@ class Choosing:
             is_over = choice.final if choice is not None else connector is not None and connector.is_over(start)
             if is_over or (source.finished and not (choice and choice.more)):
                 finished.add(name)
-                news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
+                news = news or _is_to_be_closed(source, watermarks)
         if not (news or self._planning.comparing.waiting(view)):
             return None
         read = {**offsets, **pinned(self._planning, cuts)}
@@ -177,22 +177,25 @@ class Choosing:
         for name, time in self._times(one_cut(self._planning, used, positions)):
             if time > reached.get(name, MIN_WATERMARK):
                 found[name] = {"time": time}
-        for stage in cut_stages(self._dataflow):
-            for name in stage.operators:
-                node = self._dataflow.nodes.get(name)
-                if node and isinstance(node.operator, Source) and (connector := self._planning.connector(name)):
-                    if self._is_ahead(name, view.last_complete):
-                        continue
-                    connector = connector.continuing(formerly[name]) if name in formerly else connector
-                    with located(pipeline=self._dataflow.name, source=name), _may_end(node.operator):
-                        told = connector.news(positions.get(name), self._consumed(origins.get(name, name)))
-                        if told is not None:
-                            found[name] = told
-                            continue
-                        start = positions.get(name)
+        for name in used:
+            source, start = self._dataflow.nodes[name].operator, positions.get(name)
+            if not isinstance(source, Source):
+                continue
+            connector = self._planning.connector(name)
+            connector = connector.continuing(formerly[name]) if connector and name in formerly else connector
+            told = None
+            if connector and not self._is_ahead(name, view.last_complete):
+                with located(pipeline=self._dataflow.name, source=name), _may_end(source):
+                    told = connector.news(start, self._consumed(origins.get(name, name)))
+                    if told is None:
                         quiet = SourceSlice(start, connector.by_clock(start), None)
-                        if (moved := _time_without_rows(node.operator, connector, quiet, reached)) is not None:
-                            found[name] = {"time": moved}
+                        moved = _time_without_rows(source, connector, quiet, reached)
+                        told = None if moved is None else {"time": moved}
+            is_over = source.finished or (connector is not None and connector.is_over(start))
+            if told is None and is_over and _is_to_be_closed(source, reached):
+                told = {"finished": True}
+            if told is not None:
+                found[name] = told
         if view.last_complete:
             figures = carried(view.last_complete.metrics, origins)
             found |= unfinished(self._dataflow, figures)
@@ -210,6 +213,11 @@ class Choosing:
         with located(pipeline=self._dataflow.name, source=name), _may_end(node.operator):
             return connector.backlog(positions.get(name), self._consumed(origins.get(name, name)))
         return {}
+
+
+def _is_to_be_closed(source: Source, watermarks: Mapping[str, int]) -> bool:
+    """Whether a source of which nothing comes any more has windows left open: no epoch has told them so."""
+    return source.event_time is not None and watermarks.get(source.name) != MAX_WATERMARK
 
 
 def _time_without_rows(

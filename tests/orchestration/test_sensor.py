@@ -281,6 +281,30 @@ def test_what_was_decided_starts_one_run(folder: Path, instance: dg.DagsterInsta
     assert again == dg.SkipReason("Nothing new after epoch 2 in rows")
 
 
+def by_the_hour(folder: Path, *, finished: bool) -> do.Pipeline:
+    made = do.Pipeline("demo", root=str(folder / "demo"))
+    source = do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)
+    rows = made.source("rows", source, event_time="t", lateness="1 hour", finished=finished)
+    rows.key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="counts").to_table("hourly")
+    return made
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_source_that_is_finished_later_has_its_last_windows_closed(folder: Path, instance: dg.DagsterInstance) -> None:
+    """No rows come with that, and the run that read the last ones has left the windows open."""
+    by_the_hour(folder, finished=False).run_until_caught_up()
+    for finished, closed in ((False, 2), (True, 3)):
+        made = by_the_hour(folder, finished=finished)
+        look = do.build_definitions(made, sensor=True).resolve_sensor_def("demo_sensor")
+        found: Any = look(dg.build_sensor_context(instance=instance))
+        assert runs(found) == finished
+        if finished:
+            assert json.loads(found.cursor)["sources"] == {"rows": {"finished": True}}
+        assert made.run_epoch().empty is not finished, "as the sensor says"
+        assert len(made.to_arrow("hourly")) == closed
+    assert look(dg.build_sensor_context(instance=instance)) == dg.SkipReason("Nothing new after epoch 2 in rows")
+
+
 def told_of(result: dg.SensorResult) -> dict[tuple[str, ...], dict[str, Any]]:
     return {
         tuple(event.asset_key.path): {name: value.value for name, value in event.metadata.items()}

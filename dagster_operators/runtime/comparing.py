@@ -158,7 +158,7 @@ class Comparing:
         began = found.restarted | (anew & self._dataflow.nodes.keys())
         emptied, deleted = self._decided(found, ledgered)
         emptied = sorted({*emptied, *self._as_new(found)})
-        made = bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=began, emptied=emptied)
+        made = bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=began, emptied=emptied, deleted=deleted)
         return replace(made, emptied=tuple(emptied), deleted=tuple(deleted))
 
     def _settled(self, found: Comparison, logical: str, rebuilt: Collection[str]) -> list[Verdict]:

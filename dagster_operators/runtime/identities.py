@@ -214,6 +214,7 @@ def bind(
     *,
     restarted: Collection[str],
     emptied: Collection[str] = (),
+    deleted: Collection[str] = (),
 ) -> Binding:
     """Give every operator the state and position that are its own.
 
@@ -225,6 +226,7 @@ def bind(
         back: The operators that are put back: with what they left, or it was decided that they begin anew.
         restarted: The operators and sources that are to begin from nothing.
         emptied: The tables that are.
+        deleted: The datasets that are deleted with the epoch: one that is new, and has the name of what left them, has others.
     """
     parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
     for node in physical:
@@ -235,6 +237,7 @@ def bind(
     kept = [name for name in parts if name in was and name not in restarted]
     found.go_on({name: was[name] for name in kept})
     new = [name for name in parts if name not in kept]
+    dropped = {_owner(dataset) for dataset in deleted if _is_state(dataset)}
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
         home = physical.own_table(name) if name in physical.nodes and name not in restarted else None
         owner = None if home in emptied else ledgered.owner(home)
@@ -243,6 +246,7 @@ def bind(
             found.begin(name, owner)
             continue
         afresh = name in restarted or name in dataflow.automatic or ledgered.was_left_behind(name)
+        afresh = afresh or not dropped.isdisjoint(found.wanted(name, name, afresh=True))
         avoid = found.taken | ledgered.used if afresh else found.taken
         found.begin(name, next(one for one in _names(name, dataflow) if not avoid & found.wanted(name, one, afresh=afresh)))
     identities = {name: identity for name, identity in found.identities.items() if name != identity}

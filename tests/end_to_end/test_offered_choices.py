@@ -150,3 +150,23 @@ def test_a_setting_that_moves_the_state_is_asked_about_once_with_what_is_emptied
     changed.run_epoch()
     assert changed.changes() == []
     assert read(changed, "t") == Counter()
+
+
+@pytest.mark.sail
+def test_what_has_the_name_of_what_is_dropped_keeps_its_own_state(tmp_path: Path) -> None:
+    """It was deleted with what the other one left, in the epoch that filled it: results were silently too small."""
+
+    def counts(source: str, make: Callable[[do.KeyedStream], do.Stream], epochs: int) -> do.Pipeline:
+        made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = do.MemorySource([[("a", n, "insert")] for n in range(epochs)], schema="k string, n long, op string")
+        make(made.source(source, rows).as_changes("op").key_by("k")).to_table("t")
+        return made
+
+    counts("rows", lambda keyed: keyed.aggregate(rows="count(*)", name="one"), 1).run_until_caught_up()
+    changed = counts("others", lambda keyed: keyed.top(5, by="n", name="one"), 3)
+    for subject, choice in (("source others", "restart"), ("operator one", "drop")):
+        changed.decide(subject, choice)  # type: ignore[arg-type]
+    changed.run_until_caught_up()
+    assert [row.n for row in changed.read("t").orderBy("n").collect()] == [0, 1, 2]
+    assert changed.changes() == []
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["one_2.weighted"]

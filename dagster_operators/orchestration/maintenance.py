@@ -11,10 +11,12 @@ from pydantic import Field
 
 from dagster_operators.errors import EpochUnderWayError
 from dagster_operators.orchestration.failures import as_failures, is_last_try
+from dagster_operators.orchestration.materialisation import EPOCH
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
 from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.runtime.compacting import Compaction
 
 _MAINTENANCE: Final = "Joins small files of the tables, and deletes files that only old epochs need"
 
@@ -56,25 +58,29 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
     )
     def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
         with as_failures(steps.pipeline.root, last_try=is_last_try(context)):
-            joined = _compact(context, steps, config)
+            done = _compact(context, steps, config)
             deleted = steps.between_epochs(context.instance).clean(config.keep, keep_epochs=config.keep_epochs)
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
-        yield dg.Output(None, metadata={"joined_files": joined, "deleted_files": deleted})
+        for name, joined in done.tables.items():
+            if name in steps.tables:  # no materialisation: what is made from the table is not behind it
+                yield dg.AssetObservation(steps.tables[name].key, metadata={EPOCH: done.epoch, "files": str(joined)})
+        files = sum(joined.files for joined in done.tables.values())
+        yield dg.Output(None, metadata={"joined_files": files, "deleted_files": deleted})
 
     return single_op_job(steps, "maintenance", _MAINTENANCE, maintenance)
 
 
-def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: MaintenanceConfig) -> int:
-    """Join small files; how many were joined. An epoch that waits for its next try is left to it."""
+def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: MaintenanceConfig) -> Compaction:
+    """Join small files, if that is to be done. An epoch that waits for its next try is left to it."""
     if not (steps.options.compact if config.compact is None else config.compact):
-        return 0
+        return Compaction(0)
     try:
         done = steps.between_epochs(context.instance).compact(target_size=config.target_size)
     except EpochUnderWayError as error:
         context.log.warning("No files were joined: %s.", error.problem)
-        return 0
+        return Compaction(0)
     context.log.info("%s.", done)
-    return sum(joined.files for joined in done.tables.values())
+    return done
 
 
 def repair_job(steps: PipelineSteps) -> dg.JobDefinition:

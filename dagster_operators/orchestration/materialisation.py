@@ -35,6 +35,7 @@ class Materialisation:
 
     key: dg.AssetKey
     epoch: int
+    data_version: str
     code_version: str
     metadata: Mapping[str, Any]
 
@@ -43,28 +44,28 @@ class Materialisation:
         return dg.MaterializeResult(
             asset_key=self.key,
             metadata=self.metadata,
-            data_version=dg.DataVersion(f"epoch-{self.epoch}"),
+            data_version=dg.DataVersion(self.data_version),
             tags={EPOCH: str(self.epoch)},
             check_results=checks,
         )
 
     def as_event(self, partition: str | None = None) -> dg.AssetMaterialization:
         """For any other op; of a partition of the asset."""
-        tags = {EPOCH: str(self.epoch), DATA_VERSION: f"epoch-{self.epoch}", _CODE_VERSION: self.code_version}
+        tags = {EPOCH: str(self.epoch), DATA_VERSION: self.data_version, _CODE_VERSION: self.code_version}
         return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags, partition=partition)
 
 
 def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: Complete) -> Iterator[Materialisation]:
     """Every table and sink as of a completed epoch; starts no engine."""
-    kinds = kinds_of(steps.pipeline.dataflow)
+    kinds, data = kinds_of(steps.pipeline.dataflow), f"epoch-{coordinator.past.rows_of(complete)}"
     for table in steps.tables.values():
         if f"tables/{table.name}" in complete.versions:
             code = table.stage.fingerprint
             metadata = _metadata(table, coordinator, complete, steps.options)
             holds = told(held_at_end(complete), table.operators, complete.holders, kinds)
-            yield Materialisation(table.key, complete.epoch, code, {**metadata, "held": holds} if holds else metadata)
+            yield Materialisation(table.key, complete.epoch, data, code, {**metadata, "held": holds} if holds else metadata)
     for sink in steps.sinks.values():
-        yield Materialisation(sink.key, complete.epoch, sink.code_version, sink.metadata(complete))
+        yield Materialisation(sink.key, complete.epoch, data, sink.code_version, sink.metadata(complete))
 
 
 def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, options: Options) -> dict[str, Any]:

@@ -97,6 +97,17 @@ class History:
             )
         return found
 
+    def rows_of(self, complete: Complete) -> int:
+        """The epoch that made the rows that there are at the end of one: those that only join files leave them as they were."""
+        if not complete.transition:
+            return complete.epoch
+        begins = (entry.record for entry in self._ledger.scan({Begin.kind}))
+        joined = {
+            one.begin_id for one in begins if isinstance(one, Begin) and one.transition and one.transition.kind == "compact"
+        }
+        before = (done for done in reversed(self.completed()) if done.epoch <= complete.epoch)
+        return next((done.epoch for done in before if done.begin_id not in joined), complete.epoch)
+
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in the completed epochs, in order: those that lead to where it went on last.
 

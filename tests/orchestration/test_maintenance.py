@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineBusyError
+from dagster_operators.orchestration.keys import AssetKeys
+from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.reporting import events, unreported
+from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
 from tests.orchestration import demo
@@ -17,8 +22,6 @@ from tests.transactions.flow import Flow
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import dagster as dg
 
 
 @pytest.fixture
@@ -52,6 +55,24 @@ def test_maintenance_deletes_what_old_epochs_need(tmp_path: Path, defs: dg.Defin
     assert "5 files that only old epochs needed are deleted." in told
     assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 4
     assert defs.resolve_schedule_def("numbers_maintenance_schedule").cron_schedule == "0 3 * * *"
+
+
+def test_joined_files_are_no_news(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    """The rows are as they were, so nothing that is made from the table is behind it."""
+    pipeline = do.Pipeline("numbers", root=str(tmp_path / "root"))
+    pipeline.source("numbers", do.MemorySource(schema="n long")).to_table("clean")
+    steps, context = PipelineSteps(pipeline, AssetKeys(pipeline), Options()), dg.build_op_context(instance=instance)
+    epochs = steps.observer(instance)
+    (before,) = unreported(context, steps, epochs, 99)
+    instance.report_runless_asset_event(before)  # type: ignore[arg-type]
+    result = execute(defs, instance, "numbers_maintenance", keep="7 days")
+    (told,) = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+    assert (told.asset_key.path, told.tags) == (["numbers", "clean"], {})
+    assert {name: value.value for name, value in told.metadata.items()} == {"epoch": 4, "files": "3 files joined into 1"}
+    assert list(unreported(context, steps, epochs, 99)) == []
+    (event,) = events(steps, epochs, epochs.coordinator.versions())
+    tags = getattr(event, "tags", {})
+    assert (tags["epoch"], tags["dagster/data_version"]) == ("4", "epoch-3")
 
 
 def test_files_are_joined_only_where_that_was_said(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:

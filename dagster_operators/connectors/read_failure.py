@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -74,6 +74,18 @@ def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] 
         record=reject["record"][:_SHOWN],
         remedy=SET_ASIDE,
     )
+
+
+def line_of(record: str, text: Iterable[bytes]) -> int | None:
+    r"""The number of the line that a record, as an error shows it, begins at; None if no line is like it.
+
+    >>> line_of("xx,c", [b"id,customer\n", b"xx,cc\n", b"xx,c\r\n"]), line_of("y", [b"x"])
+    (3, None)
+    """
+    first = record.strip().split("\n", 1)[0].strip()
+    shown = len(first) if len(record) == _SHOWN else None
+    told = (line.decode("utf-8", "replace").strip()[:shown] for line in text)
+    return next((number for number, line in enumerate(told, 1) if line == first), None)
 
 
 def _read_all(frame: Callable[[F], DataFrame], file: F) -> None:

@@ -103,7 +103,8 @@ def build_definitions(
         wait_seconds: How long a run waits for another one of its pipeline, or for the lease of one that died, before it fails.
         preview_rows: How many rows a materialisation shows; 0 shows none. By table, or by ``pipeline.table``, as a mapping, where
             tables that are not in it show none.
-        masked_columns: Columns whose values no preview shows, as ``column`` or ``table.column``.
+        masked_columns: Columns whose values no preview shows, as ``column`` or ``table.column``. Where there are any, no failure
+            quotes rows either.
 
     Raises:
         PipelineError: There is no pipeline, one has no table, two have the same name, what a setting names is not there, or two

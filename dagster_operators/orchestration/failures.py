@@ -9,25 +9,28 @@ from typing import Final
 import dagster as dg
 
 from dagster_operators.errors import OperatorsError
+from dagster_operators.orchestration.masked_errors import masked, masked_text
 from dagster_operators.orchestration.remedies import commands_for
 
 RETRY_HELPS: Final = "a retry can help"
 """The metadata entry of a failure that says whether the cause may pass by itself."""
 
 
-def as_failure(error: OperatorsError, root: str = "", *, last_try: bool = False) -> dg.Failure:
+def as_failure(error: OperatorsError, root: str = "", *, last_try: bool = False, mask: bool = False) -> dg.Failure:
     """The failure that ends a step, with the error's fields as metadata and the commands that settle it.
 
     Args:
         error: The error.
         root: The pipeline's storage root, for the commands.
         last_try: Whether the step is not tried again in any case: then this, and no count of retries, is what Dagster shows.
+        mask: Whether what the error quotes of rows is left out.
 
     >>> from dagster_operators.errors import SchemaError
     >>> as_failure(SchemaError("no column 'x'", column="x")).allow_retries
     False
     """
     commands = commands_for(error, root) if root else ()
+    error = masked(error) if mask else error
     fields = {"error": type(error).__name__, **error.where, **({"to do": error.remedy} if error.remedy else {})}
     metadata = {name: value if isinstance(value, int | float | str) else str(value) for name, value in fields.items()}
     told = "\n".join([f"{type(error).__name__}: {error}", *(f"    {command}" for command in commands)])
@@ -35,15 +38,15 @@ def as_failure(error: OperatorsError, root: str = "", *, last_try: bool = False)
     return dg.Failure(told, metadata=metadata, allow_retries=error.retryable and not last_try)
 
 
-def unexpected(error: Exception) -> dg.Failure:
-    r"""The failure of a step that something else ended, at its last try: its type and the last line of what it says.
+def unexpected(error: Exception, *, last_try: bool = True, mask: bool = False) -> dg.Failure:
+    r"""The failure of a step that something else ended: its type and, unless rows are masked, the last line of what it says.
 
     >>> unexpected(ValueError("a long story\nno such key")).description
     'ValueError: no such key'
     """
     kind, lines = type(error).__name__, str(error).strip().splitlines()
-    told = f"{kind}: {lines[-1]}" if lines else kind
-    return dg.Failure(told, metadata={"error": kind, RETRY_HELPS: True}, allow_retries=False)
+    told = masked_text(error) if mask else f"{kind}: {lines[-1]}" if lines else kind
+    return dg.Failure(told, metadata={"error": kind, RETRY_HELPS: True}, allow_retries=not last_try)
 
 
 def terminated() -> dg.Failure:
@@ -62,22 +65,25 @@ def is_last_try(context: dg.OpExecutionContext) -> bool:
 
 
 @contextmanager
-def as_failures(root: str = "", *, last_try: bool = False) -> Iterator[None]:
-    """Turn our errors and interrupts into failures, at the last try all errors.
+def as_failures(root: str = "", *, last_try: bool = False, mask: bool = False) -> Iterator[None]:
+    """Turn our errors and interrupts into failures, at the last try all errors, and where rows are masked always all.
 
     Args:
         root: As of :func:`as_failure`.
         last_try: As of :func:`as_failure`.
+        mask: As of :func:`as_failure`. Dagster records the cause of a failure, too, so then it gets none.
     """
     try:
         yield
     except OperatorsError as error:
-        raise as_failure(error, root, last_try=last_try) from error
+        raise as_failure(error, root, last_try=last_try, mask=mask) from (None if mask else error)
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
         raise terminated() from interrupt
     except dg.Failure:
         raise
     except Exception as error:
+        if mask:
+            raise unexpected(error, last_try=last_try, mask=True) from None
         if last_try:
             raise unexpected(error) from error
         raise

@@ -57,7 +57,7 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
         retry_policy=MAINTENANCE_RETRIES,
     )
     def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
-        with as_failures(steps.pipeline.root, last_try=is_last_try(context)):
+        with as_failures(steps.pipeline.root, last_try=is_last_try(context), mask=bool(steps.options.masked_columns)):
             done = _compact(context, steps, config)
             deleted = steps.between_epochs(context.instance).clean(config.keep, keep_epochs=config.keep_epochs)
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
@@ -96,7 +96,7 @@ def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
     def repair(context: dg.OpExecutionContext, config: RepairConfig) -> Iterator[Any]:
         pipeline = steps.between_epochs(context.instance)
         keep: Literal["ours", "theirs"] = "ours" if config.keep is Keep.OURS else "theirs"
-        with as_failures(pipeline.root, last_try=is_last_try(context)):
+        with as_failures(pipeline.root, last_try=is_last_try(context), mask=bool(steps.options.masked_columns)):
             one = pipeline.repair(config.table, keep) if config.table else None
             done = pipeline.repair_all(keep) if not config.table else [one] if one else []
         told = {record.dataset: f"kept {record.keep}, at version {record.version}" for record in done}

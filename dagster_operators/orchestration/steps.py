@@ -97,7 +97,7 @@ class PipelineSteps:
         if context.run_id == self._interrupted:
             raise terminated()
         last_try = is_last_try(context)
-        with as_failures(self.pipeline.root, last_try=last_try):
+        with as_failures(self.pipeline.root, last_try=last_try, mask=bool(self.options.masked_columns)):
             try:
                 with told_meanwhile(context.log.info, epochs.planning.engine.name):
                     yield epochs

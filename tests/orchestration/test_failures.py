@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +12,25 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from dagster_shared.serdes import serialize_value
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import (
+    BadInputError,
+    OperatorFailedError,
+    OperatorsError,
+    SinkError,
+    StageFailedError,
+    StorageError,
+    TimestampError,
+)
 from dagster_operators.orchestration.failures import as_failures, unexpected
+from dagster_operators.orchestration.masked_errors import masked
+from dagster_operators.orchestration.tries import NEWS_TAG, judge
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -138,3 +154,44 @@ def test_before_the_last_try_other_errors_stay_what_they_are() -> None:
     with pytest.raises(dg.Failure, match="ArrowInvalid: no"), as_failures(last_try=True):
         raise pa.ArrowInvalid("no")
     assert unexpected(ValueError()).description == "ValueError"
+
+
+def test_a_masked_column_is_in_no_event_of_a_failure(folder: Path, instance: dg.DagsterInstance) -> None:
+    (folder / "in/000.json").write_text('{"k": "good", "v": 1, "t": "2024-01-01T00:00:00Z"}\n{"k": "secret@x", "v": "none"}\n')
+    os.utime(folder / "in/000.json", (1_700_000_000, 1_700_000_000))
+    defs = do.build_definitions(demo.pipeline(folder), sensor=True, retry_policy=demo.FAST, masked_columns=["k"])
+    result = defs.resolve_job_def("demo_epoch").execute_in_process(instance=instance, raise_on_error=False, tags={NEWS_TAG: "n"})
+    text = alert(result)
+    assert "BadInputError: a record cannot be parsed (what may quote rows is left out, since columns are masked) [" in text
+    assert f"file '{folder}/in/000.json', column 'v', line 2]" in text
+    assert "look at line 2 of the file" in text
+    told = [serialize_value(entry) for entry in instance.all_logs(result.run_id)]
+    assert any("line 2" in entry for entry in told)
+    assert not [entry for entry in told if "secret" in entry or "none" in entry]
+    assert "line 2" in judge(instance, "n").reason  # the sensor's message
+    with pytest.raises(BadInputError, match="secret@x"):  # as the failure says
+        demo.pipeline(folder).run_epoch()
+
+
+@pytest.mark.parametrize("kind", [StageFailedError, OperatorFailedError, SinkError, TimestampError, OperatorsError, ValueError])
+@pytest.mark.parametrize("last_try", [False, True])
+def test_an_error_of_any_kind_is_masked(kind: type[Exception], *, last_try: bool) -> None:
+    where = {"table": "t", "first_rows": "secret", "row": "secret"} if issubclass(kind, OperatorsError) else {}
+    with pytest.raises(dg.Failure, match=kind.__name__) as caught, as_failures(mask=True, last_try=last_try):
+        raise kind("no such customer: secret", **where)
+    assert "secret" not in "".join(traceback.format_exception(caught.value)) + str(caught.value.metadata)
+    assert caught.value.allow_retries is (not last_try and (not where or kind("").retryable))  # type: ignore[attr-defined]
+    assert "pipeline.run_epoch()" in str(caught.value.description)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([BadInputError, SinkError, StageFailedError]), st.text(st.characters(exclude_characters=" "), min_size=1))
+def test_nothing_of_a_row_is_left(kind: type[OperatorsError], value: str) -> None:
+    text = f"\u2603{value}\u2603"
+    for problem in (f"a record cannot be parsed ({text})", text, f"on_end raised KeyError: {text}", f"the stage failed: {text}"):
+        assert text not in str(masked(kind(problem, table="t", record=text, other=text)))
+
+
+def test_an_error_that_quotes_no_row_stays_whole() -> None:
+    error = StorageError("no space is left", file="x")
+    assert masked(error) is error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
+from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
 from dagster_operators.time.watermark import format_timestamp
@@ -82,35 +83,43 @@ def read(stored: StoredPipeline, *, table: str, epoch: int | None, columns: str 
     """
     names = [name.strip() for name in columns.split(",")] if columns else None
     if "/" in table:
-        rows = messages_of(stored.to_arrow(table_of(table), epoch=epoch), names, limit or None)
+        stored_rows = stored.to_arrow(table_of(table), epoch=epoch)
+        shown, rows = names or stored_rows.column_names, messages_of(stored_rows, names, limit or None)
     else:
-        rows = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
-    found = plain(rows.to_pylist())
+        chosen = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
+        shown, rows = chosen.column_names, chosen.to_pylist()
+    found = plain(rows)
     if as_json:
         for row in found:
             click.echo(json.dumps(row))
     else:
-        click.echo(as_table(rows.column_names, [list(row.values()) for row in found]))
+        click.echo(as_table(shown, [list(row.values()) for row in found]))
 
 
-def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) -> pa.Table:
+def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) -> list[dict[str, Any]]:
     """The first messages of an output in their order, with their values, from the rows of its table.
+
+    Raises:
+        PipelineError: There is no such column.
 
     >>> import pyarrow as pa
     >>> from dagster_operators.operators.events.message_bytes import ipc
     >>> rows = pa.table({"seq": [2, 1], "value": [ipc(pa.array([3])), ipc(pa.array([1, 2]))]})
-    >>> messages_of(rows, None, None).to_pylist()
+    >>> messages_of(rows, None, None)
     [{'seq': 1, 'value': [1, 2]}, {'seq': 2, 'value': [3]}]
     """
     import pyarrow as pa
 
+    unknown = [name for name in names or () if name not in rows.column_names]
+    if unknown:
+        raise PipelineError(f"there is no column {unknown[0]!r}", remedy=f"there are: {', '.join(rows.column_names)}")
     by = ("time", "key", "seq") if "key" in rows.column_names else ("seq",)
     ordered = rows.sort_by([(name, "ascending") for name in by]).slice(0, limit)
-    place = ordered.column_names.index("value")
-    if pa.types.is_binary(ordered.column(place).type):
-        values = [from_ipc(value).to_pylist() for value in ordered.column(place).to_pylist()]
-        ordered = ordered.set_column(place, "value", pa.array(values))
-    return ordered if names is None else ordered.select(list(names))
+    found: list[dict[str, Any]] = (ordered if names is None else ordered.select(list(names))).to_pylist()
+    if found and "value" in found[0] and pa.types.is_binary(rows.schema.field("value").type):
+        for row in found:  # values alone, as their own type has them: a column of all may be of no type that Arrow infers
+            row["value"] = from_ipc(row["value"]).to_pylist()
+    return found
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from dagster_operators.cli.at_root import plain
+from dagster_operators.cli.looking import messages_of
 from dagster_operators.cli.main import main
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.message_bytes import ipc
 
 COUNT = """
 class Operator:
@@ -104,3 +109,25 @@ def test_run_runs_until_nothing_is_new(file, tmp_path, monkeypatch, sail):
 
 def test_a_duration_that_is_none_is_refused(file):
     assert "--stop-after" in command("run", file, "--stop-after", "soon", code=2)
+
+
+VALUES = {
+    "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    "large": pa.array([2**63], pa.uint64()),
+    "ns": pa.array([1], pa.duration("ns")),
+    "at": pa.array([1], pa.timestamp("ns")),
+    "none": pa.nulls(1),
+    "struct": pa.array([{"a": None}], pa.struct({"a": pa.int8()})),
+}
+
+
+@pytest.mark.parametrize(("kind", "shown"), [
+    ("map", [[["a", 1]]]), ("large", [2**63]), ("ns", ["0 days 00:00:00.000000001"]), ("at", ["1970-01-01T00:00:00.000000001"]),
+    ("none", [None]), ("struct", [{"a": None}]),
+])  # fmt: skip
+def test_values_are_shown_as_their_type_has_them(kind, shown):
+    rows = pa.table({"seq": [2, 1], "value": [ipc(VALUES[kind]), ipc(VALUES[kind][:0])]})
+    assert [row["value"] for row in plain(messages_of(rows, ["value"], None))] == [[], shown]
+    with pytest.raises(PipelineError, match="there is no column 'nope'") as caught:
+        messages_of(rows, ["nope"], None)
+    assert caught.value.remedy == "there are: seq, value"

@@ -32,7 +32,7 @@ def connected(
     known = {operator.address(output) for operator in made for output in operator.outputs}
     known |= {address for source in sources for address, _ in source.addresses()}
     lost = set(nodes) - {one.node for one in written} - {source.node for source in sources}
-    finder = _Finder(known, {one.node for one in written}, lost, tables, noted)
+    finder = _Finder(known, {one.node: one.id if one.alone else None for one in written}, lost, tables, noted)
     found = tuple(
         EventOperator(
             one.node,
@@ -57,7 +57,9 @@ def connected(
 class _Finder:
     """Finds the outputs that inputs read."""
 
-    def __init__(self, known: set[str], nodes: set[str], lost: set[str], tables: Mapping[str, Located], noted: Noted) -> None:
+    def __init__(
+        self, known: set[str], nodes: Mapping[str, str | None], lost: set[str], tables: Mapping[str, Located], noted: Noted
+    ) -> None:
         self._known = known
         self._nodes = nodes
         self._lost = lost
@@ -89,9 +91,10 @@ class _Finder:
         return None
 
     def _without_operator(self, source: str) -> str:
-        """``node/op/output`` of a node with one operator, without its id."""
+        """``node/op/output`` of a node with one operator, without its id; else as it is."""
         node, _, rest = source.partition("/")
-        return f"{node}/{rest.partition('/')[2]}"
+        own, _, output = rest.partition("/")
+        return f"{node}/{output}" if own and own == self._nodes.get(node) else source
 
     def _tell_of_table(self, operator: WrittenOperator, one: WrittenInput, node: str) -> None:
         """Tell of an input that reads a table, which sends no messages."""
@@ -106,7 +109,7 @@ class _Finder:
         target = _target(operator, one)
         source = one.source.data
         within = sorted(one for one in self._known if one.startswith(f"{operator.node}/{node}/"))
-        names = {address.partition("/")[0] for address in self._known} | self._nodes
+        names = {address.partition("/")[0] for address in self._known} | self._nodes.keys()
         if node == "dora":
             problem, remedy = f"there is no input {source!r}", "of dora's own there are timers: dora/timer/millis/100"
         elif not rest:

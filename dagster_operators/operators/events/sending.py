@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -86,8 +87,8 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The metadata of a message as its receiver gets them: what dora cannot carry arrives as text, with a warning.
 
     Raises:
-        OperatorFailedError: A whole number has more than 64 bits, a list has values of several types, a value has another text in
-            every process, or this is no dictionary.
+        OperatorFailedError: A whole number has more than 64 bits, a number is NaN or infinite, a list has values of
+            several types, a value has another text in every process, or this is no dictionary.
 
     >>> as_metadata({"width": 640, "box": (1.5, 2), "by": "me"})
     {'width': 640, 'box': [1.5, 2.0], 'by': 'me'}
@@ -106,7 +107,7 @@ def _parameter(key: str, value: Any) -> Any:
     if isinstance(value, bool | int) and kind is not np.bool_:
         return _whole(key, value)
     if isinstance(value, float):
-        return float(value)
+        return _finite(key, value)
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, list | tuple) and _type_of(value) is not None:
@@ -143,6 +144,15 @@ def _whole(key: str, value: int) -> int:
     return int(value)
 
 
+def _finite(key: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise OperatorFailedError(
+            f"the parameter {key!r} of a message is {float(value)}, for which the JSON of an output's table has no number",
+            remedy=f"send it as text, or leave it out: a receiver finds no {key!r} then",
+        )
+    return float(value)
+
+
 def _type_of(values: list[Any] | tuple[Any, ...]) -> type | None:
     """What the first value says that all are; None for lists that dora carries as text."""
     if not values:
@@ -162,4 +172,4 @@ def _list(key: str, values: list[Any] | tuple[Any, ...]) -> list[Any]:
         )
     if kind is int:
         return [_whole(key, value) for value in values]
-    return [float(value) for value in values] if kind is float else list(values)
+    return [_finite(key, value) for value in values] if kind is float else list(values)

@@ -83,6 +83,14 @@ def test_metadata_whose_text_is_another_in_every_process_are_refused(value):
     assert "sorted" in caught.value.remedy
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float64("-inf"), [1.5, float("nan")]], ids=repr)
+def test_a_number_that_json_does_not_have_is_refused_in_metadata(value):
+    with pytest.raises(OperatorFailedError, match=r"'a'.*has no number") as caught:
+        as_metadata({"a": value})
+    assert caught.value.remedy.startswith("send it as text, or leave it out")
+    assert as_metadata({"a": str(value)}) == {"a": str(value)}
+
+
 @pytest.mark.parametrize(("value", "told"), [(2**70, "64 bits"), ([1, "a"], "several types"), ([1, True], "several types")])
 def test_metadata_that_dora_refuses_are_refused(value, told):
     with pytest.raises(OperatorFailedError, match=told):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.operators.events.event_operators import KEY, EventOperators
-from dagster_operators.operators.events.wiring import table_of
+from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.wiring import KEY, table_of
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from dagster_operators.api.queries.located import Located
 from dagster_operators.catalog.catalog import near
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.errors import OperatorsError
-from dagster_operators.operators.events.event_operators import KEY
-from dagster_operators.operators.events.wiring import EventOperator, table_of
+from dagster_operators.operators.events.wiring import KEY, EventOperator, table_of
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import KeyedState, StateTable
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas
 from dagster_operators.operators.events.event_program import SAVED, EventProgram
-from dagster_operators.operators.events.message_rows import KEY, output_schema
-from dagster_operators.operators.events.wiring import ROW
+from dagster_operators.operators.events.message_rows import output_schema
+from dagster_operators.operators.events.wiring import KEY, ROW
 from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.types.schema import Schema
 

@@ -15,20 +15,13 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.events.swapped import swapped
-from dagster_operators.operators.events.wiring import TIMER, EventOperator, EventSource, as_json, origins_of
+from dagster_operators.operators.events.wiring import COLUMNS, KEY, TIME, TIMER, EventOperator, EventSource, as_json, origins_of
 
 if TYPE_CHECKING:
     from dagster_operators.operators.events.event_batch import EventBatch
 
-TIME = "time"
-COLUMNS = (TIME, "seq", "value", "metadata")
-"""The columns of an output."""
-
 SUMMARY = ("epoch", "operator", "events", "messages", "dropped", "stopped")
 """The columns of the main output: what each operator did in an epoch."""
-
-KEY = "key"
-"""The further column of outputs, and of the main one, where the dataflow is partitioned."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dagster_operators.errors import located
+from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
 from dagster_operators.operators.events.ignored import Ignored
-from dagster_operators.operators.events.message_rows import KEY, SourceMessages
+from dagster_operators.operators.events.message_rows import SourceMessages
+from dagster_operators.operators.events.wiring import KEY
 from dagster_operators.time.watermark import MAX_WATERMARK
 
 if TYPE_CHECKING:
@@ -118,8 +119,11 @@ class EventProgram:
             schema = self._ctx.ports[address]
             keys = pa.array([key] * len(rows), schema.field(KEY).type)
             rows = pa.RecordBatch.from_arrays([*rows.columns, keys], schema=schema)
-        if self._out is not None:
-            self._out.collect(rows, address)
+        if self._out is None:
+            raise OperatorFailedError(
+                "a message was sent before any event of the epoch", output=address, remedy="send it in on_event, of an event"
+            )
+        self._out.collect(rows, address)
 
     # --- what is saved -----------------------------------------------------------------------------------------------
 

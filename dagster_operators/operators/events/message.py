@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LONGEST_LOG: Final = 256 * 2**20
+"""How many bytes of events are kept of an operator, to tell it again."""
+
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

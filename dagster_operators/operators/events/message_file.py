@@ -108,12 +108,17 @@ def write_file(messages: Sequence[Numbered]) -> int:
         stream.write(written)
     size = max(1, written.size())
     descriptor = memory_file(size)
-    with mmap(descriptor, size) as memory:
+    try:
+        memory = mmap(descriptor, size)
         sink = pa.FixedSizeBufferWriter(pa.py_buffer(memory))
         for stream in streams:
             stream.write(sink)
         sink.close()
-        del sink
+    except BaseException:
+        os.close(descriptor)
+        raise
+    del sink
+    memory.close()
     return descriptor
 
 

@@ -16,17 +16,8 @@ from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.message_bytes import ipc_column
 from dagster_operators.operators.events.sending import own_copy
 from dagster_operators.operators.events.value_rows import changed, misfit
-from dagster_operators.operators.events.wiring import ROW, EventSource
+from dagster_operators.operators.events.wiring import ROW, TIME, EventSource
 from dagster_operators.types.schema import Schema
-
-TIME: Final = "time"
-"""The column of an output's table with the time of each message."""
-
-COLUMNS: Final = (TIME, "seq", "value", "metadata")
-"""The columns of an output's table."""
-
-KEY: Final = "key"
-"""The further column of a partitioned operator's outputs."""
 
 _ROWS: Final = 10_000
 _BYTES: Final = 32 * 2**20
@@ -183,7 +174,7 @@ def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _json(metadata: Any) -> str:
-    return json.dumps(metadata, default=_text, sort_keys=True)
+    return json.dumps(metadata, default=_text, sort_keys=True, allow_nan=False)
 
 
 def _text(value: Any) -> str:

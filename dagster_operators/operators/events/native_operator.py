@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.operators.events.dora_module import DoraStatus
-from dagster_operators.operators.events.message import Message, size_of
+from dagster_operators.operators.events.message import LONGEST_LOG, Message, size_of
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.message_file import Numbered, packed_messages, unpacked_messages
 from dagster_operators.operators.events.native_process import NativeProcess
@@ -20,9 +20,6 @@ from dagster_operators.time.watermark import to_micros
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_LONGEST_LOG: Final = 256 * 2**20
-"""How many bytes of events are kept to be told again."""
 
 _EVENTS: Final = 500
 _BYTES: Final = 8 * 2**20
@@ -115,7 +112,7 @@ class NativeOperator:
         """The events that it is to be told again."""
         if self._own.state != "replay":
             return save({"events": []})
-        if self._bytes > _LONGEST_LOG:
+        if self._bytes > LONGEST_LOG:
             raise OperatorFailedError(
                 "the events that it is to be told again have more than 256 MiB", **self._where,
                 remedy="write state: none in its YAML, if it keeps nothing from epoch to epoch; or write it in Python",

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from mmap import mmap
 from multiprocessing import Pipe
 from multiprocessing.reduction import recv_handle, send_handle
@@ -68,17 +69,20 @@ class NativeProcess:
         Raises:
             OperatorFailedError: The library cannot be used.
         """
-        ours, theirs = Pipe()
-        descriptor = memory_file(PROGRESS)
-        self._memory = mmap(descriptor, PROGRESS)
-        with theirs:
-            self._pipe = ours
-            self.running = subprocess.Popen(  # noqa: S603 - this Python, with our own program
-                [sys.executable, "-P", "-u", "-c", _START, str(theirs.fileno()), str(descriptor), json.dumps(sys.path)],
-                pass_fds=[theirs.fileno(), descriptor],
-                stdin=subprocess.PIPE,
-            )
-        close(descriptor)
+        self._pipe, theirs = Pipe()
+        with ExitStack() as on_failure, theirs:
+            on_failure.callback(self._pipe.close)
+            descriptor = memory_file(PROGRESS)
+            try:
+                self._memory = mmap(descriptor, PROGRESS)
+                self.running = subprocess.Popen(  # noqa: S603 - this Python, with our own program
+                    [sys.executable, "-P", "-u", "-c", _START, str(theirs.fileno()), str(descriptor), json.dumps(sys.path)],
+                    pass_fds=[theirs.fileno(), descriptor],
+                    stdin=subprocess.PIPE,
+                )
+            finally:
+                close(descriptor)
+            on_failure.pop_all()
         with tempfile.TemporaryDirectory(prefix="dagster_operators_library_") as folder:  # what is loaded needs its file no more
             path = Path(folder) / "operator.so"
             path.write_bytes(zlib.decompress(base64.b64decode(library)))

@@ -20,7 +20,7 @@ from dagster_operators.errors import OperatorFailedError
 from dagster_operators.functions.time_limit import interrupt
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.dora_node import CURRENT, LEVELS
-from dagster_operators.operators.events.message import size_of
+from dagster_operators.operators.events.message import LONGEST_LOG, size_of
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.source_modules import SourceModules
@@ -29,7 +29,6 @@ from dagster_operators.operators.events.wiring import EventOperator
 _LOG: Final = logging.getLogger("dora")
 _LEVELS: Final = dict(zip(LEVELS, (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG), strict=True))
 
-_LONGEST_LOG: Final = 256 * 2**20
 _PATIENCE: Final = 5.0
 """Seconds that a script has to end once it is told to."""
 
@@ -89,7 +88,7 @@ class NodeScript(PythonFile):
         Raises:
             OperatorFailedError: They are too many.
         """
-        if sum(size_of(value) for _, _, value, _ in self._log if value is not None) > _LONGEST_LOG:
+        if sum(size_of(value) for _, _, value, _ in self._log if value is not None) > LONGEST_LOG:
             raise OperatorFailedError(
                 "the events that it is to be told again have more than 256 MiB", **self._where,
                 remedy="write state: none in its YAML, if it keeps nothing from epoch to epoch; or make it an operator",

@@ -19,6 +19,15 @@ TIMER: Final = "dora/timer/"
 
 _SECOND: Final = 1_000_000_000
 _NANOSECONDS: Final = {"secs": _SECOND, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
+TIME: Final = "time"
+"""The column of an output's table with the time of each message."""
+
+COLUMNS: Final = (TIME, "seq", "value", "metadata")
+"""The columns of an output's table."""
+
+KEY: Final = "key"
+"""The further column of outputs, and of the table of what operators did, where the dataflow is partitioned."""
+
 ROW: Final = "*"
 """Stands for a whole row, where a message could be one column of it."""
 

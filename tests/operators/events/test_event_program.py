@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dagster_operators.errors import EndlessLoopError, OperatorFailedError, SchemaError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop
+from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.python_operator import PythonOperator
@@ -59,6 +60,13 @@ class Driven:
 
 def log(*inputs, **more):
     return Driven(dataflow([operator("log", inputs, ["log"], **more)], {"log": LOG}))
+
+
+def test_a_message_that_has_no_place_in_the_epoch_is_not_dropped():
+    program = EventProgram(dataflow([], {}), "t")
+    with pytest.raises(OperatorFailedError, match="sent before any event of the epoch") as caught:
+        program._collect(None, pa.record_batch({"seq": [1]}), "one/out")
+    assert caught.value.where["output"] == "one/out"
 
 
 # --- events and state ------------------------------------------------------------------------------------------------

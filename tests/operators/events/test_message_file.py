@@ -56,6 +56,22 @@ def test_no_descriptor_stays_open(monkeypatch, in_memory):
         os.fstat(descriptor)
 
 
+def test_no_descriptor_stays_open_where_writing_fails(monkeypatch):
+    opened, write, file = [], message_file._Stream.write, message_file.memory_file
+
+    def failing(stream, sink):
+        write(stream, sink)
+        if not isinstance(sink, pa.MockOutputStream):
+            raise OSError("no space left")
+
+    monkeypatch.setattr(message_file._Stream, "write", failing)
+    monkeypatch.setattr(message_file, "memory_file", lambda size: opened.append(file(size)) or opened[-1])
+    with pytest.raises(OSError, match="no space left"):
+        write_file(MESSAGES)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
 @pytest.mark.parametrize("between", [[], [pa.array([1])]])
 def test_many_with_dictionaries_are_not_searched_for_each(monkeypatch, between):
     asked = []

@@ -197,6 +197,21 @@ def test_a_process_that_does_not_end_by_itself_is_killed_and_told_as_dead(counte
     assert caught.value.where["ended_by"] == "SIGKILL"
 
 
+def test_a_process_that_cannot_be_started_leaves_nothing_open(monkeypatch):
+    opened, pipe, file = [], native_process.Pipe, native_process.memory_file
+    monkeypatch.setattr(native_process, "Pipe", lambda: opened.extend(ends := pipe()) or ends)
+    monkeypatch.setattr(native_process, "memory_file", lambda size: opened.append(file(size)) or opened[-1])
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    process = native_process.NativeProcess(1, {})
+    with pytest.raises(FileNotFoundError):
+        process.start("")
+    process.close()
+    ours, theirs, descriptor = opened
+    assert (ours.closed, theirs.closed) == (True, True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
 def test_all_operators_are_closed_though_one_cannot_be():
     class Running:
         closed = False

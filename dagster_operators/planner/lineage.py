@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.joins.lookup import Lookup
 
 
 class Upstream(NamedTuple):
@@ -82,10 +83,14 @@ class TableLineage:
             return {}
         inputs = self._dataflow.input_types(node)
         lineage = node.operator.lineage(inputs) if stream.is_main else node.operator.side_lineage(stream.port, inputs)
-        return {
+        found = {
             column: frozenset(origin for index, name in before for origin in self._seen(node.inputs[index], name))
             for column, before in lineage.items()
         }
+        if isinstance(node.operator, Lookup):
+            table = Upstream("lookup", node.name)
+            found |= {column: frozenset((table, name) for name in names) for column, names in node.operator.looked_up().items()}
+        return found
 
     def _seen(self, stream: StreamRef, column: str) -> Iterable[Origin]:
         """The origins of a stream's column for those behind the stream: its table's, if it goes to one."""

@@ -26,12 +26,26 @@ def test_lineage_goes_to_the_next_table_or_source() -> None:
     clean_columns = lineage.columns(tables["clean"])
     assert clean_columns["w"] == ((ROWS, "v"),)
     assert clean_columns["key"] == ((ROWS, "k"),)
-    assert clean_columns["title"] == ((ROWS, "k"),)
+    assert clean_columns["title"] == ((Upstream("lookup", "names"), "title"),)
     hourly = lineage.columns(tables["hourly"])
     assert hourly == {
         "key": ((CLEAN, "key"),), "window_start": ((CLEAN, "t"),), "window_end": ((CLEAN, "t"),),
         "total": ((CLEAN, "w"),), "n": (),
     }  # fmt: skip
+
+
+def test_what_is_looked_up_comes_from_the_lookup_table() -> None:
+    pipeline = Pipeline("p", root="unused")
+    rows = pipeline.source("rows", MemorySource([], schema="k string, v long"))
+    names = MemorySource([], schema="id string, Title string, n long")
+    chosen = ["upper(title) AS t", "concat(title, n) AS both", "1 AS one", "id"]
+    rows.lookup(names, on={"k": "id"}, columns=chosen, name="names").with_columns(w="concat(t, k)").to_table("some")
+    looked_up, lineage = Upstream("lookup", "names"), TableLineage(pipeline.dataflow)
+    assert lineage.columns(pipeline.tables["some"]) == {
+        "k": ((ROWS, "k"),), "v": ((ROWS, "v"),), "t": ((looked_up, "Title"),), "one": (), "id": ((looked_up, "id"),),
+        "both": ((looked_up, "Title"), (looked_up, "n")), "w": ((looked_up, "Title"), (ROWS, "k")),
+    }  # fmt: skip
+    assert "  t <- names.Title" in pipeline.explain()
 
 
 def test_a_source_that_is_a_table_comes_from_itself() -> None:

@@ -101,8 +101,18 @@ class Lookup(ConnectorOperator):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        looked_up = {name: frozenset((0, left) for left, _ in self.on) for name in self._added() or ()}
-        return {**same_columns(inputs[0]), **looked_up}
+        return {**same_columns(inputs[0]), **dict.fromkeys(self._added() or (), frozenset())}
+
+    def looked_up(self) -> dict[str, frozenset[str]]:
+        """The columns that it adds, as far as they are known, with those of the lookup table that each is computed from."""
+        declared = self.connector.declared_schema
+        known = {name.lower(): name for name in Schema.from_ddl(declared).names} if declared is not None else {}
+        texts = self._added() or () if self.columns is None else self.columns
+        read = [columns_of(named(text)[0]) if self.columns is not None else {text} for text in texts]
+        return {
+            added: frozenset(known.get(name.lower(), name) for name in names)
+            for added, names in zip(self._added() or (), read, strict=True)
+        }
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> JoinPinned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,8 @@ class Status:
             yield f"epoch {self.open.epoch} is {self.open.state}{waits}"
         yield f"{self.at_work} is at work" if self.at_work else "nobody is at work"
         for name in (dataset.removeprefix("tables/") for dataset in self.wrong):
-            yield f"WRONG: {name} is not as the ledger says: dagster-operators repair {self.root} {name} --keep ours|theirs"
+            command = f"dagster-operators repair {shlex.quote(self.root)} {shlex.quote(name)} --keep ours"
+            yield f"WRONG: {name} is not as the ledger says: {command}    (or: --keep theirs)"
 
 
 def status_of(coordinator: Coordinator) -> Status:

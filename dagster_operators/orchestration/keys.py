@@ -87,6 +87,7 @@ class AssetKeys:
         tables: The key of each table.
         sinks: The key of each sink.
         inputs: The key of each source and lookup.
+        sources: The sources among these.
         theirs: The sources and lookups that are somebody else's assets.
 
     Raises:
@@ -107,6 +108,7 @@ class AssetKeys:
             name: (kind, theirs.get(place_of(connector.uri)) or self._elsewhere(name, kind, connector))
             for name, kind, connector in inputs(pipeline)
         }
+        self.sources = tuple(name for name, (kind, _) in found.items() if kind == "source")
         self.theirs = frozenset(
             name
             for name, (_, key) in found.items()

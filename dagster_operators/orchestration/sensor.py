@@ -43,7 +43,7 @@ def news_sensor(
             return dg.SkipReason(f"{busy}: looking again when it is done")
         news = News.of(steps, steps.observer(context.instance))
         if not news:
-            return dg.SkipReason(f"Nothing new after epoch {news.epoch} in {', '.join(steps.keys.inputs)}")
+            return dg.SkipReason(f"Nothing new after epoch {news.epoch} in {', '.join(steps.keys.sources)}")
         request = _request(steps, context.instance, news)
         if isinstance(request, dg.SkipReason):
             return request

@@ -50,7 +50,8 @@ def test_news_start_one_run(folder: Path, instance: dg.DagsterInstance) -> None:
 @pytest.mark.usefixtures("without_engine")
 def test_nothing_new_starts_nothing(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     pipeline = do.Pipeline("demo", root=str(tmp_path / "demo"))
-    pipeline.source("rows", do.MemorySource(schema="k string")).to_table("t")
+    names = do.MemorySource([[("a", "Ann")]], schema="k string, name string")
+    pipeline.source("rows", do.MemorySource(schema="k string")).lookup(names, on="k").to_table("t")  # a lookup starts nothing
     sensor = do.build_definitions(pipeline, sensor=True).resolve_sensor_def("demo_sensor")
     assert sensor(dg.build_sensor_context(instance=instance)) == dg.SkipReason("Nothing new after epoch 0 in rows")
 

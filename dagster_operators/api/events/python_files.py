@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -145,27 +144,18 @@ def _imported(tree: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
 
 
 def _beside(module: str, folder: Path) -> Iterator[Path]:
-    """The files of a module that lies in a folder, its packages included; none if one that is installed has its name."""
+    """The files of a module that lies in a folder, its packages included; none if one of the standard library has its name.
+
+    What is installed or lies in the current folder does not count: which that is differs from machine to machine.
+    """
     parts = module.split(".")
-    if not parts[0] or parts[0] == "dora" or _is_installed(parts[0], folder):
+    if not parts[0] or parts[0] == "dora" or parts[0] in sys.stdlib_module_names:
         return
     for count in range(1, len(parts) + 1):
         place = folder.joinpath(*parts[:count])
         for path in (place.with_suffix(".py"), place / "__init__.py"):
             if path.is_file():
                 yield path
-
-
-def _is_installed(name: str, folder: Path) -> bool:
-    """Whether a module comes from elsewhere than the folder."""
-    try:
-        found = find_spec(name)
-    except (ImportError, ValueError):
-        return True
-    if found is None or PathFinder.find_spec(name, [str(folder)]) is None:
-        return found is not None
-    places = [found.origin, *(found.submodule_search_locations or ())]
-    return not any(place and Path(place).resolve().is_relative_to(folder.resolve()) for place in places)
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from datetime import datetime, timedelta
 
 import pytest
@@ -177,6 +178,23 @@ def test_what_files_of_a_package_import_from_beside_themselves_goes_with_them(tm
     files.add("op.py")
     assert sorted(files.texts) == sorted(texts.keys() - {"pkg/other.py", "b.py"})
     assert SourceModules(files.texts, "", "op").load("op.py").f == 3
+
+
+def test_what_lies_beside_a_file_is_taken_before_what_lies_elsewhere(tmp_path, monkeypatch):
+    beside, current = tmp_path / "ops", tmp_path / "current"
+    for place in (beside, current):
+        place.mkdir()
+        for name in ("helper", "click", "json"):
+            (place / f"{name}.py").write_text(f"NAME = {place.name!r}\n")
+    (beside / "op.py").write_text(
+        "import json\nfrom click import NAME as b\nfrom helper import NAME as a\nfound = a, b, json.dumps\n"
+    )
+    monkeypatch.chdir(current)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    files = PythonFiles(tmp_path)
+    files.add("ops/op.py")
+    assert sorted(files.texts) == ["ops/click.py", "ops/helper.py", "ops/op.py"]  # json is the standard library's
+    assert SourceModules(files.texts, "ops", "op").load("ops/op.py").found == ("ops", "ops", json.dumps)
 
 
 def test_the_folder_makes_no_difference(folder, tmp_path_factory):

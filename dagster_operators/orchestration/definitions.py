@@ -20,7 +20,7 @@ from dagster_operators.orchestration.freshness import (
     freshness_checks,
     freshness_job,
 )
-from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
+from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.maintenance import maintenance_job, repair_job
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview_names import check_preview_names
@@ -160,7 +160,7 @@ def build_definitions(
             f"{steps.name}_epoch",
             selection=selection,
             description=f"Runs one epoch of {steps.name}",
-            tags={PIPELINE_TAG: steps.name},
+            tags=steps.run_tags,
             metadata={"explain": dg.MetadataValue.md(f"```\n{steps.pipeline.explain()}\n```")},
             executor_def=executor or dg.in_process_executor,
         )

@@ -24,10 +24,24 @@ def begin_tag(pipeline: str) -> str:
     return f"dagster_operators/begin_id.{pipeline}"
 
 
-def remember(context: dg.OpExecutionContext, pipeline: str, handle: EpochHandle | None) -> None:
-    """Note the epoch that the run has begun, or that there is none, for its other ops and for runs that re-execute it."""
-    begun = {begin_tag(pipeline): handle.begin_id if handle else _NOTHING_NEW}
-    context.instance.add_run_tags(context.run_id, begun | ({EPOCH_TAG: str(handle.epoch)} if handle else {}))
+def remember(context: dg.OpExecutionContext, pipeline: str, handle: EpochHandle) -> None:
+    """Note the epoch that the run has begun, for its other ops and for runs that re-execute it."""
+    context.instance.add_run_tags(context.run_id, {begin_tag(pipeline): handle.begin_id, EPOCH_TAG: str(handle.epoch)})
+
+
+def remember_none(context: dg.OpExecutionContext, pipeline: str, after: int | None = None) -> None:
+    """Note that the run begins no epoch, and after which one it found nothing new; None if it did not look."""
+    looked = {} if after is None else {_nothing_tag(pipeline): str(after)}
+    context.instance.add_run_tags(context.run_id, {begin_tag(pipeline): _NOTHING_NEW, **looked})
+
+
+def found_nothing(run: dg.DagsterRun, pipeline: str, after: int) -> bool:
+    """Whether a run looked for news of a pipeline after an epoch, and there were none."""
+    return run.tags.get(begin_tag(pipeline)) == _NOTHING_NEW and run.tags.get(_nothing_tag(pipeline)) == str(after)
+
+
+def _nothing_tag(pipeline: str) -> str:
+    return f"dagster_operators/nothing_after.{pipeline}"
 
 
 def begin_id_of(context: dg.OpExecutionContext, pipeline: str) -> str | None:

@@ -12,7 +12,6 @@ import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import PipelineError
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp, parse_duration
 from dagster_operators.transactions.coordinator import Coordinator
@@ -156,7 +155,7 @@ def freshness_job(
     job = dg.define_asset_job(
         f"{steps.name}_freshness", selection=dg.AssetSelection.checks(checks),
         description=f"Looks whether the tables of {steps.name} are as new as they are to be",
-        tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor,
+        tags=steps.run_tags, executor_def=dg.in_process_executor,
     )  # fmt: skip
     return dg.ScheduleDefinition(
         name=f"{steps.name}_freshness_schedule", job=job, cron_schedule=cron, execution_timezone=timezone, default_status=status,

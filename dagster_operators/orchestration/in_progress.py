@@ -8,9 +8,10 @@ from typing import Final
 
 import dagster as dg
 
+from dagster_operators.errors import LedgerError
 from dagster_operators.orchestration.backfills import backfilled
 from dagster_operators.orchestration.epoch_of_run import begin_tag
-from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 
 _GOING_ON: Final = [
@@ -38,7 +39,11 @@ def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str 
     heartbeat there does.
     """
     coordinator = steps.observer(instance).coordinator
-    owner = coordinator.owner_at_work()
+    try:
+        owner = coordinator.owner_at_work()
+    except LedgerError:  # one that was removed or replaced since the last look: what is there now counts
+        coordinator = steps.observer(instance, anew=True).coordinator
+        owner = coordinator.owner_at_work()
     if owner is not None:
         return f"{owner} is working on the pipeline"
     latest, last = time.time() - _GRACE_SECONDS - steps.options.wait_seconds, coordinator.view().owner
@@ -66,7 +71,7 @@ def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance, after
     tagged = _newest_first(instance, dg.RunsFilter(tags={PIPELINE_TAG: steps.name}), after)
     not_begun = _newest_first(instance, dg.RunsFilter(statuses=_MAY_LACK_TAG), after)  # so the assets tell whose they are
     found = (
-        next((one for one in tagged if _is_of_epochs(steps, one.dagster_run)), None),
+        next((one for one in tagged if _is_ours(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
         next((one for one in not_begun if _makes(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
     )
     return max((one for one in found if one), key=lambda record: record.storage_id, default=None)
@@ -80,8 +85,15 @@ def _is_of_epochs(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
 
 
 def _makes(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
-    """Whether a run was asked for by assets, and some of the pipeline's are among them."""
-    return not steps.asset_keys.isdisjoint(run.asset_selection or ())
+    """Whether a run was asked for by assets, and some of the pipeline's are among them, or of another one that has such."""
+    others = run.tags.get(PIPELINE_TAG) == steps.name and not _is_ours(steps, run)
+    return not others and not steps.asset_keys.isdisjoint(run.asset_selection or ())
+
+
+def _is_ours(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
+    """Whether a run with the pipeline's name is of its root; one that an earlier version has started does not say."""
+    mine = steps.run_tags
+    return run.tags.get(PIPELINE_TAG) == steps.name and run.tags.get(ROOT_TAG, mine[ROOT_TAG]) == mine[ROOT_TAG]
 
 
 def _newest_first(instance: dg.DagsterInstance, wanted: dg.RunsFilter, after: int) -> Iterator[dg.RunRecord]:
@@ -110,7 +122,7 @@ def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg
     Those that an automation condition asks for, or that are launched from the asset graph, have the pipeline's tag from when
     they begin; until then, as in a queue, the assets that they are to make tell.
     """
-    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON), limit=25)
+    yield from instance.get_run_records(dg.RunsFilter(tags=steps.run_tags, statuses=_GOING_ON), limit=25)
     for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING_ON), limit=_LOOKED_AT):
-        if _makes(steps, record.dagster_run):
+        if _is_ours(steps, record.dagster_run) or _makes(steps, record.dagster_run):
             yield record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import keyword
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
@@ -24,6 +25,9 @@ InputKind = Literal["source", "lookup"]
 
 PIPELINE_TAG: Final = "dagster_operators/pipeline"
 """The run tag with the pipeline's name."""
+
+ROOT_TAG: Final = "dagster_operators/root"
+"""The run tag with a short name of the pipeline's root: pipelines of other code locations may have the same name."""
 
 EPOCH_TAG: Final = "dagster_operators/epoch"
 """The run tag with the number of the epoch that the run worked on."""
@@ -49,6 +53,11 @@ def op_name(stage: str) -> str:
 def table_uri(pipeline: Pipeline, table: str) -> str:
     """Where a table of the pipeline lies."""
     return f"{public_uri(pipeline.root)}/tables/{table}"
+
+
+def root_name(pipeline: Pipeline) -> str:
+    """A short name of a pipeline's root, the same for all spellings of it, without secrets."""
+    return hashlib.sha256(place_of(pipeline.root).encode()).hexdigest()[:16]
 
 
 def rejects_tables(pipeline: Pipeline) -> dict[str, str]:

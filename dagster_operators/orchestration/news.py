@@ -68,9 +68,9 @@ class News:
         found = {"epoch": self.epoch, "sources": self.sources, "decided": self.decided}
         return {**found, "changes": self.changes} if self.changes else found
 
-    def digest(self) -> str:
-        """A short name of it."""
-        return _digest(self.as_json())
+    def digest(self, root: str) -> str:
+        """A short name of it, as the news of the pipeline in a root."""
+        return _digest({**self.as_json(), "root": root})
 
     def in_words(self) -> str:
         """It for a person."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from dagster_operators.orchestration.in_progress import work_in_progress
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def epoch_schedule(
     )
     def start(context) -> dg.RunRequest | dg.SkipReason:  # type: ignore[no-untyped-def]  # noqa: ANN001  # Dagster takes no other
         busy = work_in_progress(steps, context.instance)
-        return dg.SkipReason(busy) if busy is not None else dg.RunRequest(tags={PIPELINE_TAG: steps.name})
+        return dg.SkipReason(busy) if busy is not None else dg.RunRequest(tags=steps.run_tags)
 
     return start
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from dagster_operators.orchestration.epoch_of_run import found_nothing
 from dagster_operators.orchestration.in_progress import last_run_of_epochs, newest_run, work_in_progress
-from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.keys import ROOT_TAG
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge, judge_last
@@ -26,8 +27,9 @@ def news_sensor(
 ) -> dg.SensorDefinition:
     """The sensor ``<pipeline>_sensor``.
 
-    For the same news it starts a second run only when the first was killed or failed for a reason that may pass, and a few times
-    at most. The cursor holds what the last run was asked for, and what Dagster was told of the sources.
+    For the same news it starts a second run only when the first was killed, failed for a reason that may pass, or succeeded and
+    its epoch is not here (the root was removed or restored), and a few times at most. The cursor holds what the last run was
+    asked for, and what Dagster was told of the sources.
     """
 
     @dg.sensor(
@@ -89,7 +91,7 @@ def source_sensor(
                 return dg.SensorResult(skip_reason=request, cursor=told.as_cursor())
             return dg.SensorResult(run_requests=[request], cursor=told.as_cursor())
         events, unread = told.tell(news, now), told.unread(news, now)
-        verdict = None if events or not unread else _tried(steps, context.instance, told.asked, unread, now)
+        verdict = None if events or not unread else _tried(steps, context.instance, news, told, now)
         if verdict is not None and not verdict.reason:
             events = [told.reminder(news)]
         if events:
@@ -105,25 +107,28 @@ def source_sensor(
 def _tried(
     steps: PipelineSteps,
     instance: dg.DagsterInstance,
-    asked: tuple[str, int, int],
-    unread: str,
+    news: News,
+    told: Told,
     now: float,
 ) -> Verdict | None:
     """Whether what was told and no epoch has read is to be told again; None while no run was there since."""
-    subject, count, before = asked
-    if subject != unread:  # as an earlier version of the cursor says
+    subject, count, before = told.asked
+    if subject != told.unread(news, now):  # as an earlier version of the cursor says
         count, before = 1, 0
     last = last_run_of_epochs(steps, instance, after=before)
     if last is None:
         return None
-    return judge_last(instance, last, count, f"{steps.name}_epoch", now, which="the last one of the pipeline")
+    job, which = f"{steps.name}_epoch", "the last one of the pipeline"
+    return judge_last(
+        instance, last, count, job, now, which=which, nothing=found_nothing(last.dagster_run, steps.name, news.epoch)
+    )
 
 
 def _request(steps: PipelineSteps, instance: dg.DagsterInstance, news: News) -> dg.RunRequest | dg.SkipReason:
     """The run for some news, unless one for the same ended in a way that another one does not help."""
-    key = f"{steps.name}:{news.epoch + 1}:{news.digest()}"
-    verdict = judge(instance, key)
+    key = f"{steps.name}:{news.epoch + 1}:{news.digest(steps.run_tags[ROOT_TAG])}"
+    verdict = judge(instance, key, lambda run: found_nothing(run, steps.name, news.epoch))
     if verdict.reason:
         return dg.SkipReason(f"{verdict.reason} ({news.in_words()})")
     run_key = f"{key}:{verdict.number}" if verdict.number else key
-    return dg.RunRequest(run_key=run_key, tags={PIPELINE_TAG: steps.name, NEWS_TAG: key})
+    return dg.RunRequest(run_key=run_key, tags={**steps.run_tags, NEWS_TAG: key})

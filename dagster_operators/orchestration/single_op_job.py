@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dagster as dg
 
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 
 
@@ -15,4 +14,4 @@ def single_op_job(steps: PipelineSteps, name: str, description: str, op: dg.OpDe
         op.alias(name)()
 
     graph = dg.graph(name=f"{steps.name}_{name}", description=description)(run)
-    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)
+    return graph.to_job(tags=steps.run_tags, executor_def=dg.in_process_executor)

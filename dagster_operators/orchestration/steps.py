@@ -13,9 +13,9 @@ from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.api.rebuilding import AT_ONCE
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineError
 from dagster_operators.orchestration.backfills import Backfill, backfill_of
-from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
+from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember, remember_none
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
-from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, AssetKeys, op_name, root_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
@@ -67,6 +67,11 @@ class PipelineSteps:
     def name(self) -> str:
         """The pipeline's name."""
         return self.pipeline.name
+
+    @property
+    def run_tags(self) -> dict[str, str]:
+        """The tags that say of a run whose it is."""
+        return {PIPELINE_TAG: self.name, ROOT_TAG: root_name(self.pipeline)}
 
     @property
     def asset_keys(self) -> set[dg.AssetKey]:
@@ -141,7 +146,7 @@ class PipelineSteps:
     def tag(self, context: dg.OpExecutionContext) -> None:
         """Say that a run is of this pipeline, which sensors look for: one that is launched from the asset graph does not."""
         if PIPELINE_TAG not in context.run.tags:
-            context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
+            context.instance.add_run_tags(context.run_id, self.run_tags)
 
     def backfill(self, context: dg.OpExecutionContext, epochs: Epochs) -> tuple[Backfill, EpochResult] | None:
         """Compute the time range anew that a run is a backfill of; None for other runs.
@@ -174,9 +179,11 @@ class PipelineSteps:
         handle = epochs.begin(owner, wait_seconds=self.options.wait_seconds)
         if handle is None:
             last = epochs.coordinator.last_complete()
-            sources = ", ".join(epochs.plan().sources)
-            context.log.info("Nothing new after epoch %d in %s: nothing to do.", last.epoch if last else 0, sources)
-        remember(context, self.name, handle)
+            after, sources = last.epoch if last else 0, ", ".join(epochs.plan().sources)
+            context.log.info("Nothing new after epoch %d in %s: nothing to do.", after, sources)
+            remember_none(context, self.name, after)
+        else:
+            remember(context, self.name, handle)
         return handle
 
     def resume(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
@@ -199,10 +206,10 @@ class PipelineSteps:
         """Whether the run is also of assets that are not this pipeline's: they are not to wait for news of ours."""
         return bool(set(context.job_def.asset_layer.executable_asset_keys) - self.asset_keys)
 
-    def observer(self, instance: dg.DagsterInstance) -> Epochs:
+    def observer(self, instance: dg.DagsterInstance, *, anew: bool = False) -> Epochs:
         """The epochs for sensors and schedules, which look and run nothing; its engine is never started."""
         self._instance = instance
-        if self._observer is None:
+        if self._observer is None or anew:
             self._observer = self.pipeline.epochs_on(default_engine(), is_run_alive=self._is_run_alive)
         return self._observer
 

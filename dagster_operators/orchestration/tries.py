@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -20,13 +21,16 @@ NEWS_TAG: Final = "dagster_operators/news"
 _PAUSES: Final = (0.0, 60.0, 300.0, 1800.0)
 """How long after the end of a run that failed the next one is started: so many times, then no more."""
 
+_LOOKED_AT: Final = (len(_PAUSES) + 1) ** 2
+"""The most runs there can be for the same news: behind each that succeeded the root may go back, so many times."""
+
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether to start a run for some news.
 
     Attributes:
-        number: Which try for the same news it would be, from 0.
+        number: How many runs for the same news there were.
         reason: Why not to start one; empty to start it.
     """
 
@@ -34,21 +38,33 @@ class Verdict:
     reason: str = ""
 
 
-def judge(instance: dg.DagsterInstance, news: str) -> Verdict:
+def judge(instance: dg.DagsterInstance, news: str, nothing: Callable[[dg.DagsterRun], bool]) -> Verdict:
     """Whether to start a run (again) for some news; none of the pipeline's is going on.
 
     Args:
         instance: Knows the runs.
         news: The key of the news.
+        nothing: Whether a run looked at the pipeline as it is now, and found nothing new.
     """
-    records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=len(_PAUSES) + 1)
+    records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=_LOOKED_AT)
     if not records:
         return Verdict()
-    job = records[0].dagster_run.job_name
-    return judge_last(instance, records[0], len(records), job, time.time(), which="which was started for this")
+    last, which = records[0], "which was started for this"
+    verdict = judge_last(
+        instance, last, _count(records), last.dagster_run.job_name, time.time(), which=which, nothing=nothing(last.dagster_run)
+    )
+    return Verdict(len(records), verdict.reason)
 
 
-def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float, *, which: str) -> Verdict:
+def _count(records: Sequence[RunRecord]) -> int:
+    """How many tries runs for the same news were, the newest first: of those before one that succeeded only such ones count."""
+    done = [record.dagster_run.status is dg.DagsterRunStatus.SUCCESS for record in records]
+    return sum(done) + (done.index(True) if any(done) else len(done))
+
+
+def judge_last(
+    instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float, *, which: str, nothing: bool
+) -> Verdict:
     """Whether to start a run again for the same news.
 
     Args:
@@ -58,9 +74,14 @@ def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: s
         job: What a person launches instead.
         now: The time.
         which: What the last one is to the news, in words.
+        nothing: Whether it looked at the pipeline as it is now, and found nothing new.
     """
     run = last.dagster_run
-    reason = _why_not(instance, last, count, job, now)
+    if run.status is dg.DagsterRunStatus.SUCCESS:
+        # what it did is gone, as the same is new after the same epoch: the root was removed or restored
+        reason = ": it found nothing new" if nothing else _why_not_again(last, count, job, now)
+    else:
+        reason = _why_not(instance, last, count, job, now)
     told = f"run {run.run_id} ({run.job_name}), {which}, is {run.status.value.lower()}"
     return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(count)
 
@@ -68,13 +89,16 @@ def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: s
 def _why_not(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float) -> str | None:
     """Why not to start another one after the last run, which is over; None to start it."""
     run = last.dagster_run
-    if run.status is dg.DagsterRunStatus.SUCCESS:
-        return ""
     if run.status is dg.DagsterRunStatus.CANCELED:
         return ": somebody ended it, so a person, a schedule or more data starts the next one"
     lasting = _lasting_cause(instance, run.run_id)
     if lasting:
         return f": {lasting}. To start over when that is settled: re-execute it, or launch {job}"
+    return _why_not_again(last, count, job, now)
+
+
+def _why_not_again(last: RunRecord, count: int, job: str, now: float) -> str | None:
+    """Why not to start another one by now, for a reason that may have passed; None to start it."""
     if count > len(_PAUSES):
         return f", the last of {count} tries: re-execute it, or launch {job}"
     due = _ended(last, count) + _PAUSES[count - 1]

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dagster_operators.errors import LedgerError
-from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
+from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember, remember_none
 from dagster_operators.transactions.plan import EpochHandle
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_an_epoch_is_handed_on_by_its_name(instance: dg.DagsterInstance) -> None
 
 def test_nothing_new_is_handed_on_too(instance: dg.DagsterInstance) -> None:
     op = op_of(instance)
-    remember(op, "flights", None)
+    remember_none(op, "flights", 3)
     assert begin_id_of(op, "flights") is None
     with pytest.raises(LedgerError, match=r"no run is known that began the epoch.*start a new run"):
         begin_id_of(op, "ships")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
+from dagster_operators.orchestration.tries import NEWS_TAG
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -166,6 +168,114 @@ def test_nothing_starts_while_another_process_is_at_work(folder: Path, instance:
         skipped = tick(folder, instance)
         assert "is working on the pipeline" in skipped.skip_message
     assert tick(folder, instance).run_requests
+
+
+def gone_back(folder: Path, epoch: int) -> None:
+    """The root was restored from a copy of then, or removed to begin anew."""
+    if epoch:
+        copying(folder).repair_ledger(epoch)
+    else:
+        shutil.rmtree(folder / "demo")
+
+
+def deployed(folder: Path) -> tuple[dg.SensorDefinition, dg.JobDefinition]:
+    """The sensor and the job, as of a location that was just loaded."""
+    defs = do.build_definitions(copying(folder), sensor=True)
+    return defs.resolve_sensor_def("demo_sensor"), defs.resolve_job_def("demo_epoch")
+
+
+def asked_again(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, cursor: str | None = None) -> Any:
+    return sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
+
+
+@pytest.mark.usefixtures("on_sail")
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_what_a_run_did_that_is_gone_is_done_again_and_not_for_ever(
+    folder: Path, instance: dg.DagsterInstance, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a key of what is new after an epoch, the run that had done it once held the sensor up for good."""
+    if epoch:
+        copying(folder).run_epoch()
+        demo.drop(folder, 5, [("c", 1)])
+    sensor, job = deployed(folder)
+    found = asked_again(sensor, instance)
+    assert job.execute_in_process(instance=instance, tags=asked(found)).success
+    assert asked_again(sensor, instance, found.cursor) == dg.SkipReason(f"Nothing new after epoch {epoch + 1} in rows")
+    gone_back(folder, epoch)
+    _, job = deployed(folder)  # a run has a process of its own
+    again = asked_again(sensor, instance, found.cursor)
+    assert again.run_requests[0].run_key == f"{found.run_requests[0].run_key}:1"
+    assert job.execute_in_process(instance=instance, tags=asked(again)).success
+    assert asked_again(sensor, instance) == dg.SkipReason(f"Nothing new after epoch {epoch + 1} in rows")
+    gone_back(folder, epoch)
+    then = asked_again(sensor, instance)
+    assert "which was started for this, is success: try 3 of 5 begins at" in then.skip_message
+    monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+    for number in (2, 3, 4):
+        found = asked_again(sensor, instance)
+        assert found.run_requests[0].run_key.endswith(f":{number}")
+        instance.add_run(dg.DagsterRun(job_name="demo_epoch", status=dg.DagsterRunStatus.SUCCESS, tags=asked(found)))
+    assert "is success, the last of 5 tries: re-execute it, or launch demo_epoch" in str(asked_again(sensor, instance))
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_run_that_found_nothing_new_is_not_started_again_until_the_root_goes_back(
+    folder: Path, instance: dg.DagsterInstance
+) -> None:
+    """The sensor may see more than an epoch does; and somebody may read the news before the run that was started for them."""
+    sensor, job = deployed(folder)
+    found = asked_again(sensor, instance)
+    copying(folder).run_epoch()
+    assert job.execute_in_process(instance=instance, tags=asked(found)).success
+    shutil.rmtree(folder / "demo")
+    assert asked_again(sensor, instance).run_requests
+    (run,) = instance.get_runs()
+    instance.add_run_tags(run.run_id, {"dagster_operators/nothing_after.demo": "0"})
+    words = f"run {run.run_id} (demo_epoch), which was started for this, is success: it found nothing new (rows up to"
+    assert words in str(asked_again(sensor, instance))
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_the_sensor_of_the_sources_tells_again_what_an_epoch_had_read_that_is_gone(
+    folder: Path, automated: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    copying(folder).run_epoch()
+    demo.drop(folder, 5, [("c", 1)])
+    automation = Automation(automated, instance)
+    automation.due()
+    job = automated.resolve_job_def("demo_epoch")
+    assert (automation.told(), automation.due()) == (1, 1)
+    assert job.execute_in_process(instance=instance).success
+    assert (automation.told(), automation.due()) == (0, 0)
+    gone_back(folder, 1)
+    assert (automation.told(), automation.due(), automation.told()) == (1, 1, 0)
+    assert job.execute_in_process(instance=instance).success
+    assert automation.told() == 0
+    gone_back(folder, 1)
+    assert "is success: try 3 of 5 begins at" in str(automation.look()), "not at each tick"
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_pipeline_of_another_root_has_runs_of_its_own(folder: Path, instance: dg.DagsterInstance) -> None:
+    """One of another code location, that is: staging and production, or tenants."""
+
+    def location(tenant: str) -> dg.Definitions:
+        made = do.Pipeline("demo", root=str(folder / tenant))
+        made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)).to_table("clean")
+        return do.build_definitions(made, sensor=True, key_prefix=tenant)
+
+    a, b = location("a"), location("b")
+    first = asked_again(a.resolve_sensor_def("demo_sensor"), instance)
+    queued = instance.create_run_for_job(a.resolve_job_def("demo_epoch"), tags=asked(first))
+    assert "is not_started" in str(asked_again(a.resolve_sensor_def("demo_sensor"), instance))
+    other = asked_again(b.resolve_sensor_def("demo_sensor"), instance)
+    assert asked(other)[NEWS_TAG] != asked(first)[NEWS_TAG]
+    instance.report_run_canceled(queued)
+    assert "is canceled" in str(asked_again(a.resolve_sensor_def("demo_sensor"), instance))
+    assert asked_again(b.resolve_sensor_def("demo_sensor"), instance).run_requests
+    instance.add_run(dg.DagsterRun(job_name="x", status=dg.DagsterRunStatus.NOT_STARTED, tags={PIPELINE_TAG: "demo"}))
+    for defs in (a, b):
+        assert "is not_started" in str(asked_again(defs.resolve_sensor_def("demo_sensor"), instance)), "an earlier version's"
 
 
 def a_run(folder: Path, instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> str:

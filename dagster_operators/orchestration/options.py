@@ -45,7 +45,7 @@ class Options:
             return self.preview_rows
         return self.preview_rows.get(f"{pipeline}.{table}", self.preview_rows.get(table, 0))
 
-    def is_masked(self, table: str, column: str, *, rejects: bool = False) -> bool:
+    def is_masked(self, table: str, column: str, *, rejects: bool = False, from_rejects: bool = False) -> bool:
         """Whether no preview shows the values of a column.
 
         Args:
@@ -53,10 +53,11 @@ class Options:
             column: The column.
             rejects: Whether the table has rejected records. They are whole and in any form, so where any column is masked none is
                 shown, nor the reason, which quotes them.
+            from_rejects: Whether its rows are made from such: then no column is shown where any is masked.
 
         >>> Options(masked_columns=frozenset({"email"})).is_masked("people_rejects", "record", rejects=True)
         True
         """
-        if rejects and self.masked_columns and column in _QUOTING:
+        if self.masked_columns and (from_rejects or (rejects and column in _QUOTING)):
             return True
         return column in self.masked_columns or f"{table}.{column}" in self.masked_columns

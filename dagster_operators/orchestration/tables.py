@@ -39,6 +39,7 @@ class TableAsset:
         tags: Dagster tags.
         columns: What columns are, by name.
         rejects: Whether its rows are records that were rejected.
+        from_rejects: Whether its rows are made from such, which any of its columns may quote then.
     """
 
     name: str
@@ -55,6 +56,7 @@ class TableAsset:
     tags: Mapping[str, str]
     columns: Mapping[str, str]
     rejects: bool = False
+    from_rejects: bool = False
 
 
 def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
@@ -93,6 +95,9 @@ def _table(
         tags=table.tags,
         columns=table.columns,
         rejects=table.stream.port == REJECTS,
+        from_rejects=any(
+            before.port == REJECTS for before in pipeline.dataflow.leading_to(table.stream) if before != table.stream
+        ),
     )
 
 

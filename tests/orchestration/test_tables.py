@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators import ArrowOperator, Collector, FileSource, MemorySource, OperatorContext, Pipeline, Tumbling
 from dagster_operators.orchestration.keys import AssetKeys
+from dagster_operators.orchestration.materialisation import materialisations
+from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.planner.stages import cut_stages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 
@@ -33,7 +37,7 @@ def test_a_table_behind_many_diamonds_knows_its_operators_and_sources() -> None:
 class Refusing(ArrowOperator):
     """Gives up on every row."""
 
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+    def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
         return inputs[0]
 
     def process_batch(self, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:
@@ -47,6 +51,24 @@ def test_rejected_records_are_known_as_such() -> None:
     rows.apply(Refusing(), name="other").rejects().to_table("refused")
     found = {name: table.rejects for name, table in table_assets(pipeline, AssetKeys(pipeline)).items()}
     assert found == {"rows_rejects": True, "taken": False, "refused": True}
+
+
+def test_no_preview_shows_masked_values_that_rejected_records_quote(tmp_path: Path, sail: object) -> None:
+    """However far behind the operator that rejected them, and whatever their columns are called there."""
+    assert sail is not None
+    pipeline = Pipeline("p", root=str(tmp_path), engine="sail")
+    rows = pipeline.source("rows", MemorySource([[("secret@corp.com",)]], schema="email string"))
+    rejected = rows.apply(Refusing(), name="refusing").rejects()
+    rejected.to_table("refused").filter("reason = 'refused'").select("record AS told").to_table("known")
+    pipeline.run_epoch()
+    shown = {}
+    for masked in ((), ("email",)):
+        steps = PipelineSteps(pipeline, AssetKeys(pipeline), Options(masked_columns=frozenset(masked)))
+        coordinator = pipeline.epochs.coordinator
+        made = materialisations(steps, coordinator, coordinator.versions())
+        shown[masked] = {table.key.path[-1]: table.metadata["preview"].value for table in made}
+    assert {name for name, rows in shown[()].items() if "secret@corp.com" in rows} == {"refused", "known"}
+    assert not [name for name, rows in shown["email",].items() if "secret" in rows]
 
 
 def test_the_operators_of_an_asset_are_those_that_were_written() -> None:

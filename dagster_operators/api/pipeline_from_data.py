@@ -208,6 +208,11 @@ class FromData(PipelineGraph):
 
         text = text_of(path)
         if not is_dataflow(text):
+            if name is not None:
+                raise PipelineError(
+                    f"name is {name!r}, and queries say themselves what their pipeline is called", file=str(path),
+                    remedy="leave name out, or write it in the file: pipeline: ...",
+                )  # fmt: skip
             return cls.from_query_text(text, root=root, file=str(path), sources=sources, **settings)
         file = DataflowFile(text, str(path), Path(path).parent, declared(sources))
         made = cls(name or table_of(Path(path).stem), root, **settings)

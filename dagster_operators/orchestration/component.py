@@ -110,6 +110,14 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError("name one of both: pipeline (module:name) or file")
         if (self.file is None) == bool(self.root):
             raise ValueError("a file needs root, its storage root; a pipeline has its own")
+        queries = self.file is not None and Path(self.file).suffix in _QUERIES
+        of_no_use = {"name": not queries, "storage_options": self.file is None, "secrets": self.file is None or queries}
+        given = [name for name, is_of_no_use in of_no_use.items() if is_of_no_use and getattr(self, name) is not None]
+        if given:
+            has = (
+                "a pipeline has its own" if self.file is None else "a plan has its own" if not queries else "only a plan has any"
+            )
+            raise ValueError(f"leave out {' and '.join(given)}: {has}")
         return self
 
     @override

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -66,6 +67,26 @@ def test_one_of_both_and_a_root_for_a_file() -> None:
     for wrong in ({}, {"pipeline": "a:b", "file": "c.yaml", "root": "r"}, {"file": "c.yaml"}, {"pipeline": "a:b", "root": "r"}):
         with pytest.raises(ValidationError, match=r"name one of both|needs root"):
             do.PipelineComponent(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({"pipeline": "a:b", "name": "other"}, "leave out name: a pipeline has its own"),
+        (
+            {"pipeline": "a:b", "storage_options": {}, "secrets": {}},
+            "leave out storage_options and secrets: a pipeline has its own",
+        ),
+        ({"file": "a.plan", "root": "r", "name": "other"}, "leave out name: a plan has its own"),
+        ({"file": "a.yaml", "root": "r", "secrets": {"a": {}}}, "leave out secrets: only a plan has any"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(attributes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match=told):
+        do.PipelineComponent(**attributes)
+    (tmp_path / "queries.yaml").write_text("pipeline: p\nsources: {}\n", "utf-8")
+    with pytest.raises(PipelineError, match=r"queries say themselves what their pipeline is called.*leave name out"):
+        do.Pipeline.from_yaml(tmp_path / "queries.yaml", root="r", name="other")
 
 
 def test_what_dg_scaffolds_is_loaded_with_the_root_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 120.0
 """For so many seconds a source that is somebody else's asset is left to them to tell of: automation looks every 30 s."""
 
-_PAUSES: Final = (_PATIENCE, 300.0, 1800.0)
+_REMINDED_AFTER: Final = (_PATIENCE, 300.0, 1800.0)
 """How long after what waits to be carried out was told it is told again, if it still waits; the last one over and over."""
 
 
@@ -162,7 +162,7 @@ class Told:
         if rest != self.rest:
             return True
         at, times = self.rest_told
-        return (news.decided or bool(news.changes)) and now - at >= _PAUSES[min(times, len(_PAUSES) - 1)]
+        return (news.decided or bool(news.changes)) and now - at >= _REMINDED_AFTER[min(times, len(_REMINDED_AFTER) - 1)]
 
     def left(self, news: News, now: float) -> dict[str, Any] | None:
         """What begins an epoch and is no news of the pipeline's own sources; None if nothing is.

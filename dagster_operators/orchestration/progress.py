@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 EVERY: Final = 10.0
@@ -26,7 +26,8 @@ def told_meanwhile(tell: Callable[[str], object], engine: str, every: float | No
 
     def look() -> None:
         while not over.wait(EVERY if every is None else every):
-            tell(f"Still at work after {time.monotonic() - started:.0f} s{_tasks() if engine == 'spark' else ''}.")
+            with suppress(Exception):  # a line that the run's log does not take, as a busy database, is not the last one
+                tell(f"Still at work after {time.monotonic() - started:.0f} s{_tasks() if engine == 'spark' else ''}.")
 
     thread = threading.Thread(target=look, name="progress", daemon=True)
     thread.start()

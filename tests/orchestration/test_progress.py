@@ -49,6 +49,18 @@ def test_lines_come_while_the_work_goes_on_and_end_with_it(monkeypatch: pytest.M
     assert not threads[0].is_alive()
 
 
+def test_a_line_that_cannot_be_told_is_not_the_last_one() -> None:
+    lines, come = itertools.count(1), threading.Event()
+
+    def tell(_: str) -> None:
+        if next(lines) == 1:
+            raise OSError("the database is locked")
+        come.set()
+
+    with told_meanwhile(tell, "sail", every=0.001):
+        assert come.wait(10)
+
+
 @pytest.mark.usefixtures("on_sail")
 def test_a_long_stage_tells_in_the_runs_log(folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.05)

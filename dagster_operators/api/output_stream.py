@@ -52,15 +52,21 @@ class OutputStream(BaseStream):
         Raises:
             PipelineError: The operator gives up on no row; what a source rejects is in the table ``<source>_rejects``.
 
-        >>> from dagster_operators import ArrowOperator, FileSource, Pipeline
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import ArrowOperator, MemorySource, Pipeline
         >>> class Refusing(ArrowOperator):
-        ...     def output_schema(self, inputs):
-        ...         return inputs[0]
+        ...     def output_schema(self, rows):
+        ...         return rows
         ...     def process_batch(self, batch, ctx, out):
         ...         ctx.reject(batch, "we take nothing")
-        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="v long"))
-        >>> rows.apply(Refusing()).rejects().columns
-        ('record', 'reason')
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)]], schema="v long"))
+        >>> refused = rows.apply(Refusing()).rejects().to_table("refused")
+        >>> epoch = pipeline.run_epoch()
+        >>> pipeline.to_arrow("refused").to_pylist()
+        [{'record': '{"v": 1}', 'reason': 'we take nothing'}]
+        >>> folder.cleanup()
         """
         source = self._rejecting_source()
         if source is not None and "rejects" not in self.side_outputs():

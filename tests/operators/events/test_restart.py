@@ -69,6 +69,22 @@ def test_its_state_may_be_saved_otherwise_then():
     assert gone_on(before, two("1", state="pickle")).epoch(rows(2)).log() == ["1 INPUT n [2]"]
 
 
+def test_it_may_say_itself_what_is_kept_then():
+    before = two().epoch(rows(1))
+    methods = (
+        LOG
+        + "\n    def get_state(self):\n        return self.count\n    def set_state(self, value):\n        self.count = value\n"
+    )
+    with pytest.raises(OperatorFailedError, match="saved as its attributes") as caught:
+        gone_on(before, two(text=methods)).epoch(rows(2))
+    assert "restart: 1" in caught.value.remedy
+    again = gone_on(before, two("1", text=methods)).epoch(rows(2)).epoch(rows(3))
+    assert again.log() == ["1 INPUT n [2]", "2 INPUT n [3]"]
+    with pytest.raises(OperatorFailedError, match=r"saved by get_state\(\)"):
+        gone_on(again, two("1")).epoch(rows(4))
+    assert gone_on(again, two("2")).epoch(rows(4)).log() == ["1 INPUT n [4]"]
+
+
 def test_plans_of_before_have_no_restart():
     plain = EventOperator("a", "op", True, "a.py")  # noqa: FBT003
     assert "restart" not in plain.encode()

@@ -137,11 +137,9 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         # What was forgotten once stays so, however much longer is kept now.
         floor = max([MIN_WATERMARK, *(file.high for file in floors.files if file.high is not None)])
         begin = max(behind(context.watermark_begin(self.name), self.forget_after), floor)
-        known = self._known(groups, begin, context.varying)
-        begun = [
-            None if rows is None else self._on_time(context, side, self._keyed(side, rows, facts), known, begin)
-            for side, rows in enumerate(inputs)
-        ]
+        keyed = [None if rows is None else self._keyed(side, rows, facts) for side, rows in enumerate(inputs)]
+        known = self._known(groups, begin, context.varying, [rows for rows in keyed if rows is not None])
+        begun = [None if rows is None else self._on_time(context, side, rows, known, begin) for side, rows in enumerate(keyed)]
         if given := [rows for rows in begun if rows is not None]:
             groups.append(self._groups(given))
         handed_in = [None if rows is None else self._handed_in(side, rows) for side, rows in enumerate(begun)]
@@ -177,12 +175,13 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         keys = (f"{sql} AS {name}" for sql, name in zip(facts.keys[side], self._names, strict=True))
         return rows.selectExpr("*", *keys, f"{micros_of(self.keyed[side].event_time)} AS {TIME}")
 
-    def _known(self, groups: StateRuns, bound: int, number: Varying) -> Rows:
-        """The beginnings of the keys that are not forgotten."""
-        rows = groups.read(lambda file: file.high is None or file.high >= bound)
+    def _known(self, groups: StateRuns, bound: int, number: Varying, keyed: Sequence[DataFrame]) -> Rows:
+        """The beginnings of the keys of some rows, of those that are not forgotten."""
+        rows = groups.read(lambda file: file.high is None or file.high >= bound) if keyed else None
         if rows is None:
             return None
-        known = self._newest(_at_least(rows, bound, number))
+        came = all_of(*(one.select(*self._names) for one in keyed))
+        known = self._newest(_with_keys_of(_at_least(rows, bound, number), came, self._names))
         return known.selectExpr(*(f"{name} AS {name}_known" for name in self._names), f"{SINCE} AS {_BEGAN}")
 
     def _on_time(self, context: StageContext, side: int, keyed: DataFrame, known: Rows, bound: int) -> DataFrame:
@@ -242,14 +241,16 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
         if rows is None and given:
             rows = self._groups(given)  # all of them were late
         if rows is not None:
-            there = self._newest(_at_least(rows, floor, context.varying))
+            there = _at_least(rows, floor, context.varying)
             if any(file.low is None or file.low < end for file in groups.files):
-                forgotten = self._forgotten(there, end, context.varying)
+                passed = there.filter(f"{_LAST} < {context.varying(end, _LAST)}")
+                newest = self._newest(_with_keys_of(there, passed, [*self._names, SINCE]))
+                forgotten = self._forgotten(newest, end, context.varying)
                 floors.append(context.report(self.name, FORGOTTEN_KEYS, forgotten, f"sum({_KEYS})"))
             else:
                 floors.append(self._forgotten(rows.filter("false"), end, context.varying))
             if begin != MIN_WATERMARK and end // self.forget_after != begin // self.forget_after:
-                left = _at_least(there, end, context.varying)
+                left = self._newest(_at_least(there, end, context.varying))
                 pairs = zip([*self._names, SINCE], self.state_keys, strict=True)
                 self._clean(context, left.selectExpr(*(f"{name} AS {quoted(key)}" for name, key in pairs)))
         groups.drop(lambda file: file.high is not None and file.high < end)
@@ -286,6 +287,18 @@ def _types(rows: DataFrame, columns: Sequence[str]) -> list[DataType]:
 def _at_least(groups: DataFrame, bound: int, number: Varying) -> DataFrame:
     """The keys that a time has not passed."""
     return groups if bound == MIN_WATERMARK else groups.filter(f"{_LAST} >= {number(min(bound, -_EVER), _LAST)}")
+
+
+def _with_keys_of(groups: DataFrame, few: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows of what may be many keys that are among those of few rows.
+
+    The few stand first, since Sail makes of the first a table to look the others up in, be they more or fewer; so no semi join.
+    """
+    from pyspark.sql import functions as F
+
+    asked = few.selectExpr(*(f"{key} AS {key}_asked" for key in keys)).distinct()
+    same = " AND ".join(f"{key}_asked <=> {key}" for key in keys)
+    return asked.join(groups, F.expr(same)).select(*groups.columns)
 
 
 def _together(forgotten: DataFrame) -> DataFrame:

@@ -58,7 +58,13 @@ class EngineThreads:
                 session.addTag(self._tag)
             work()
 
-        self._pool.submit(inheritable_thread_target(session)(tagged))
+        pool = self._pool
+        try:
+            pool.submit(inheritable_thread_target(session)(tagged))
+        except BaseException:  # interrupted, perhaps in the start of a thread that the pool then does not know
+            pool.shutdown(wait=False)  # such a thread ends when its work does; it would keep the process from its end
+            self.__dict__.pop("_pool", None)
+            raise
 
     def were_left_alone(self, since: int) -> bool:
         """Whether no query was made to end early since :attr:`interruptions` was so many."""

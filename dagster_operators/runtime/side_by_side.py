@@ -51,6 +51,8 @@ class SideBySide(Generic[T]):
         self._changed = threading.Condition()
         self._begun: set[str] = set()
         self._running: set[str] = set()
+        self._handed: set[str] = set()
+        """Of those that run, what other threads were given and have not begun with."""
         self._made: dict[str, T] = {}
         self._failed: dict[str, BaseException] = {}
         self._stopped = False
@@ -106,8 +108,7 @@ class SideBySide(Generic[T]):
         with self._changed:
             while name not in self._made and name not in self._failed:
                 if name not in self._running and len(self._running) < self._at_once:
-                    self._take(name)
-                    self._begin_others()
+                    self._take_beside_others(name)
                     return True
                 self._changed.wait()
             return False
@@ -118,8 +119,7 @@ class SideBySide(Generic[T]):
             while True:
                 ready = self._ready()
                 if ready:
-                    self._take(ready[0])
-                    self._begin_others()
+                    self._take_beside_others(ready[0])
                     return ready[0]
                 if not self._running:
                     return None
@@ -135,13 +135,36 @@ class SideBySide(Generic[T]):
         self._begun.add(name)
         self._running.add(name)
 
+    def _take_beside_others(self, name: str) -> None:
+        self._take(name)
+        try:
+            self._begin_others()
+        except BaseException:  # interrupted: nobody is to wait for its end
+            self._give_back(name)
+            raise
+
+    def _give_back(self, name: str) -> None:
+        self._begun.discard(name)
+        self._running.discard(name)
+        self._changed.notify_all()
+
     def _begin_others(self) -> None:
         """Let other threads run what is ready."""
         for name in self._ready():
             self._take(name)
-            self._threads.start(lambda name=name: self._attempt_beside(name))  # type: ignore[misc]
+            self._handed.add(name)
+            try:
+                self._threads.start(lambda name=name: self._attempt_beside(name))  # type: ignore[misc]
+            except BaseException:  # interrupted: nobody knows whether it was given to a thread, which then finds it taken back
+                self._handed.discard(name)
+                self._give_back(name)
+                raise
 
     def _attempt_beside(self, name: str) -> None:
+        with self._changed:
+            if name not in self._handed:
+                return
+            self._handed.discard(name)
         try:
             self._attempt(name)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import types
 
 import pytest
 
@@ -39,6 +40,33 @@ def done(threads, work):
     threads.start(run)
     assert ended.wait(60)
     return found[0]
+
+
+class NoEngine:
+    """An engine whose session takes tags, and nothing else."""
+
+    name = "connect"
+
+    def session(self):
+        return types.SimpleNamespace(addTag=lambda tag: None, getTags=set, client=types.SimpleNamespace(thread_local=None))
+
+
+def test_a_thread_whose_start_is_interrupted_ends_with_its_work(monkeypatch):
+    monkeypatch.setattr("pyspark.util.inheritable_thread_target", lambda session: lambda work: work)
+    threads, begun, start = EngineThreads(NoEngine(), 2), [], threading.Thread.start
+
+    def interrupted(thread):
+        begun.append(thread)
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            threads.start(lambda: None)
+    begun[0].join(5)
+    assert not begun[0].is_alive(), "it waits for more, of a pool that does not know it, and the process for its end"
+    assert done(threads, lambda: "more") == "more"
 
 
 def test_queries_of_the_threads_are_in_the_callers_job_group_and_can_be_ended(spark):

@@ -39,6 +39,35 @@ def threads() -> Iterator[Beside]:
         yield Beside(pool)
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["before", "behind"])
+def test_an_interrupt_while_a_stage_is_given_to_a_thread_waits_for_nothing(*, given: bool) -> None:
+    left: list[Callable[[], None]] = []
+
+    class Interrupted:
+        def start(self, work: Callable[[], None]) -> None:
+            if given:
+                left.append(work)
+            raise KeyboardInterrupt
+
+        def interrupt(self) -> None:
+            raise AssertionError("nothing runs in other threads")
+
+    made = SideBySide({"a": (), "b": ()}, lambda name: name, 2, Interrupted())
+    ended = threading.Event()
+
+    def run() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            made.run_one("a")
+        made.stop()
+        ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert ended.wait(5)
+    for work in left:
+        work()
+    assert not made.has_begun("b")
+
+
 class Work:
     """Notes what runs when; fails where it is told to."""
 

@@ -22,6 +22,7 @@ from dagster_operators.orchestration.freshness import (
 )
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.maintenance import maintenance_job, repair_job
+from dagster_operators.orchestration.news import News
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview_names import check_preview_names
 from dagster_operators.orchestration.rebuild_job import rebuild_job
@@ -143,6 +144,7 @@ def build_definitions(
         PipelineSteps(each, AssetKeys(each, pipelines, names), options, prepared(engines[each.name]).name) for each in pipelines
     ]
     _check_names(deployed, names)
+    _check_keys(deployed)
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
@@ -213,6 +215,29 @@ def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:
     for name in names.given:
         if name not in known:
             raise PipelineError(f"asset_keys has a key for {name!r}, which is not there", remedy=f"there are: {', '.join(known)}")
+
+
+def _check_keys(deployed: Sequence[PipelineSteps]) -> None:
+    """Refuse one key for two things of which one is made here."""
+    made: dict[dg.AssetKey, tuple[str, str]] = {}
+    for steps in deployed:
+        for name, key in (*steps.keys.tables.items(), *steps.keys.sinks.items()):
+            pipeline, other = made.setdefault(key, (steps.name, name))
+            if pipeline != steps.name:
+                raise _same_key(key, pipeline, other, steps.name, name)
+    for steps in deployed:
+        for name, key in News.own(steps).items():
+            if key in made:
+                raise _same_key(key, *made[key], steps.name, name)
+
+
+def _same_key(key: dg.AssetKey, pipeline: str, name: str, other: str, other_name: str) -> PipelineError:
+    return PipelineError(
+        f"{name!r} of the pipeline {pipeline!r} and {other_name!r} of {other!r} have the same asset key",
+        asset=key.to_user_string(),
+        remedy=f"give each a key of its own: asset_keys={{'{pipeline}.{name}': ..., '{other}.{other_name}': ...}}, "
+        "which a translator has to leave apart",
+    )  # fmt: skip
 
 
 def _engine(pipeline: Pipeline, engine: Engine | str | None) -> Engine:

@@ -100,7 +100,7 @@ class AssetKeys:
         theirs: The sources and lookups that are somebody else's assets.
 
     Raises:
-        PipelineError: Two tables have the same key.
+        PipelineError: Two tables have the same key, a source has that of one, or one that reads a neighbour's has another.
     """
 
     def __init__(self, pipeline: Pipeline, neighbours: Iterable[Pipeline] = (), names: AssetNames | None = None) -> None:
@@ -108,13 +108,18 @@ class AssetKeys:
         self.names = names or AssetNames()
         self.tables: Mapping[str, dg.AssetKey] = dict(self._tables_of(pipeline))
         theirs = {
-            place_of(table_uri(other, name)): key
+            place_of(table_uri(other, name)): (f"{other.name}.{name}", key)
             for other in neighbours
             if other is not pipeline
             for name, key in self._tables_of(other)
         }
         found = {
-            name: (kind, theirs.get(place_of(connector.uri)) or self._elsewhere(name, kind, connector))
+            name: (
+                kind,
+                self._of_neighbour(name, kind, *theirs[place_of(connector.uri)])
+                if place_of(connector.uri) in theirs
+                else self._elsewhere(name, kind, connector),
+            )
             for name, kind, connector in inputs(pipeline)
         }
         self.sources = tuple(name for name, (kind, _) in found.items() if kind == "source")
@@ -132,6 +137,36 @@ class AssetKeys:
             raise PipelineError(
                 "two tables or sinks have the same asset key", pipeline=pipeline.name, remedy="give each a key of its own"
             )
+        self._check_inputs()
+
+    def _check_inputs(self) -> None:
+        """Refuse a source that is the same asset as what is made from it."""
+        made = {key: name for name, key in (*self.tables.items(), *self.sinks.items())}
+        for name in sorted(self.theirs):
+            key = self.inputs[name]
+            if key not in made:
+                continue
+            own = f"{self._pipeline.name}.{made[key]}"
+            apart = f"asset_keys cannot tell them apart: leave {name!r} out there, and say to_table({name!r}, asset_key=...)"
+            raise PipelineError(
+                f"the source or lookup {name!r} and {made[key]!r}, which is made here, have the same asset key",
+                pipeline=self._pipeline.name, asset=key.to_user_string(),
+                remedy=apart if name == made[key] else f"give {made[key]!r} another one: asset_keys={{{own!r}: ...}}",
+            )  # fmt: skip
+
+    def _of_neighbour(self, name: str, kind: InputKind, table: str, key: dg.AssetKey) -> dg.AssetKey:
+        """Of a source that reads a neighbour's table: that table's, and no other."""
+        own = _own_key(self._pipeline, name)
+        if self.names.known(self._pipeline.name, name) or own:
+            wanted = self.names.key(self._pipeline, name, kind, own=own)
+            if wanted != key:
+                raise PipelineError(
+                    f"the {kind} {name!r} is given the asset key {wanted.to_user_string()}, and reads the table {table}, which "
+                    f"is the asset {key.to_user_string()}",
+                    pipeline=self._pipeline.name,
+                    remedy=f"leave that key out, or give it to the table: asset_keys={{{table!r}: {wanted.to_user_string()!r}}}",
+                )  # fmt: skip
+        return key
 
     def _tables_of(self, pipeline: Pipeline) -> Iterator[tuple[str, dg.AssetKey]]:
         for name in (*pipeline.tables, *rejects_tables(pipeline)):

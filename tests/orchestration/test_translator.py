@@ -100,6 +100,55 @@ def test_keys_that_cannot_be_are_refused(folder: Path) -> None:
         do.build_definitions(demo.pipeline(folder), asset_keys={"clean": "a", "totals": "a"})
 
 
+def two(tmp_path: Path, table: str = "kept", source: str = "rows", read: str = "kept") -> tuple[do.Pipeline, do.Pipeline]:
+    """Two pipelines, by default with a table of the same name; the second reads that of the first."""
+    first = do.Pipeline("first", root=str(tmp_path / "first"))
+    first.source("rows", do.MemorySource(schema="v long")).to_table("kept")
+    second = do.Pipeline("second", root=str(tmp_path / "second"))
+    second.source(source, do.DeltaSource(str(tmp_path / "first/tables" / read))).filter("v > 0", name="f").to_table(table)
+    return first, second
+
+
+def test_two_tables_of_one_name_are_given_keys_by_their_pipelines(tmp_path: Path) -> None:
+    given = {"kept": "lake/kept"}
+    with pytest.raises(
+        PipelineError, match=r"'kept' of the pipeline 'first' and 'kept' of 'second' have the same.*'second.kept':"
+    ):
+        do.build_definitions(*two(tmp_path, read="others"), asset_keys=given)
+    with pytest.raises(PipelineError, match=r"'rows' and 'kept', which is made here, .*'kept' another one: .*'second.kept': ..."):
+        do.build_definitions(*two(tmp_path), asset_keys=given)
+    assert keys(do.build_definitions(*two(tmp_path), asset_keys={**given, "second.kept": "b"}))["b"] == {"lake/kept"}
+    with pytest.raises(PipelineError, match=r"'rows' of the pipeline 'second' and 'rows' of 'first' have the same asset key"):
+        do.build_definitions(*two(tmp_path, table="rows", source="others", read="others"), translator=OfTheLake())
+    found = keys(do.build_definitions(*two(tmp_path), asset_keys={"first.kept": "lake/kept", "second.kept": "lake/more"}))
+    assert found == {"first/rows": set(), "lake/kept": {"first/rows"}, "lake/more": {"lake/kept"}}
+
+
+def test_a_source_and_a_table_of_one_name_cannot_have_one_key(tmp_path: Path) -> None:
+    def same(**declared: str) -> do.Pipeline:
+        made = do.Pipeline("p", root=str(tmp_path))
+        made.source("kept", do.MemorySource(schema="v long")).filter("v > 0", name="f").to_table("kept", **declared)
+        return made
+
+    with pytest.raises(PipelineError, match=r"cannot tell them apart.*say to_table\('kept', asset_key=...\)"):
+        do.build_definitions(same(), asset_keys={"kept": "lake/kept"})
+    found = keys(do.build_definitions(same(asset_key="lake/kept")))
+    assert found == {"p/kept_source": set(), "lake/kept": {"p/kept_source"}}
+    with pytest.raises(PipelineError, match=r"'orders' and 'named', which is made here, .*'sales.named': ..."):
+        do.build_definitions(reading(tmp_path), asset_keys={"orders": "a", "named": "a"})
+
+
+def test_a_key_for_a_source_that_is_a_neighbours_table_is_not_dropped(tmp_path: Path) -> None:
+    with pytest.raises(
+        PipelineError, match=r"asset key lake/rows, and reads the table first.kept.*asset_keys=\{'first.kept': 'lake/rows'\}"
+    ):
+        do.build_definitions(*two(tmp_path), asset_keys={"second.rows": "lake/rows"})
+    given = {"first.kept": "lake/rows"}
+    assert keys(do.build_definitions(*two(tmp_path), asset_keys=given))["second/kept"] == {"lake/rows"}
+    same = do.build_definitions(*two(tmp_path, "more", "kept"), asset_keys={"kept": "lake/rows"})
+    assert keys(same)["second/more"] == {"lake/rows"}
+
+
 def test_a_table_of_another_pipeline_is_its_asset_here_and_in_another_code_location(folder: Path, tmp_path: Path) -> None:
     def report(upstream: str | do.Pipeline, **named: str) -> do.Pipeline:
         made = do.Pipeline("report", root=str(tmp_path / "report"))

@@ -68,15 +68,21 @@ class Backfill:
         )
 
 
-def backfill_of(context: dg.OpExecutionContext, tables: Collection[dg.AssetKey]) -> Backfill | None:
-    """What a run is to compute anew of a pipeline's tables; None for an epoch."""
-    told = backfilled(context.run.tags)
-    if not told:
+def backfill_of(context: dg.OpExecutionContext, tables: Collection[dg.AssetKey], *, beside: bool) -> Backfill | None:
+    """What a run is to compute anew of a pipeline's tables; None for an epoch.
+
+    Args:
+        context: The run's.
+        tables: The keys of all tables of the pipeline.
+        beside: Whether the run is of assets of others, too: tables without partitions are then asked for an epoch.
+    """
+    told, layer = backfilled(context.run.tags), context.job_def.asset_layer
+    if not told or (beside and not any(layer.get(key).partitions_def for key in tables)):
         return None
     ends = told.split(" to ")
     found: set[tuple[tuple[str, ...], TimeRange]] = set()
     for key in tables:
-        partitions = context.job_def.asset_layer.get(key).partitions_def
+        partitions = layer.get(key).partitions_def
         if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
             return Backfill(told)
         windows = [partitions.time_window_for_partition_key(end) for end in ends]

@@ -9,6 +9,7 @@ import dagster as dg
 
 from dagster_operators.errors import CheckFailedError
 from dagster_operators.orchestration.checks import check_results, staged_outcomes
+from dagster_operators.orchestration.epoch_of_run import remember_none
 from dagster_operators.orchestration.failures import as_failure
 from dagster_operators.orchestration.keys import op_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIES
@@ -22,7 +23,9 @@ BEGUN: Final = "begun"
 UNCHANGED: Final = "unchanged"
 BEGIN_OUTS: Final = {
     BEGUN: dg.Out(dg.Nothing, description="An epoch has begun", is_required=False),
-    UNCHANGED: dg.Out(dg.Nothing, description="Nothing is new, and assets of others wait for the tables", is_required=False),
+    UNCHANGED: dg.Out(
+        dg.Nothing, description="Nothing is new, or partitions were computed anew, and assets of others wait", is_required=False
+    ),
 }
 """One of them is given; neither when nothing is new and nobody waits, so that all that follows is skipped."""
 
@@ -57,13 +60,24 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
             backfill = steps.backfill(context, epochs)
             if backfill is None:
                 told = list(_begun(context, steps, epochs))
-            else:  # the rest of an epoch is skipped
+            else:
                 wanted, made = backfill
                 context.log.info("%s", made)
-                told = list(of_partitions(steps, epochs, epochs.coordinator.versions(made.epoch), wanted.keys))
+                told = list(_computed_anew(context, steps, epochs, made.epoch, wanted.keys))
         yield from told
 
     return begin
+
+
+def _computed_anew(
+    context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epochs, epoch: int, partitions: Sequence[str]
+) -> Iterator[Any]:
+    """What begin tells of partitions that it computed anew: the stages are skipped, and commit unless others wait for it."""
+    if steps.others_go_on(context):
+        remember_none(context, steps.name)
+        yield dg.Output(None, UNCHANGED, metadata={"epoch": epoch})
+    else:
+        yield from of_partitions(steps, epochs, epochs.coordinator.versions(epoch), partitions)
 
 
 def _begun(context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epochs) -> Iterator[Any]:
@@ -135,6 +149,9 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
             if handle is None:
                 reported = results(steps, epochs, epochs.coordinator.versions())
                 line = "Nothing is new: the tables are told of as they were."
+                if steps.backfill_asked_for(context) is not None:
+                    reported = [one for one in reported if one.asset_key not in steps.sink_keys]
+                    line = "The partitions were computed anew in all tables; sinks are handed nothing of that."
             else:
                 try:
                     complete = epochs.commit(handle)

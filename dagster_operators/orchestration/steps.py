@@ -76,7 +76,12 @@ class PipelineSteps:
     @property
     def asset_keys(self) -> set[dg.AssetKey]:
         """The keys of all that an epoch makes."""
-        return {*(table.key for table in self.tables.values()), *(sink.key for sink in self.sinks.values())}
+        return {*(table.key for table in self.tables.values()), *self.sink_keys}
+
+    @property
+    def sink_keys(self) -> set[dg.AssetKey]:
+        """The keys of its sinks."""
+        return {sink.key for sink in self.sinks.values()}
 
     @property
     def engine_key(self) -> str:
@@ -154,8 +159,7 @@ class PipelineSteps:
         Raises:
             PipelineError: Rows of the range depend on rows of other times.
         """
-        # beside partitioned assets of others, an epoch is what is wanted
-        wanted = None if self.others_go_on(context) else backfill_of(context, [table.key for table in self.tables.values()])
+        wanted = self.backfill_asked_for(context)
         if wanted is None:
             return None
         if wanted.between is None:
@@ -169,6 +173,11 @@ class PipelineSteps:
             between=wanted.between, epochs_at_once=AT_ONCE, wait_seconds=self.options.wait_seconds,
         )  # fmt: skip
         return wanted, made
+
+    def backfill_asked_for(self, context: dg.OpExecutionContext) -> Backfill | None:
+        """The time range that a run is a backfill of; None for other runs."""
+        keys = [table.key for table in self.tables.values()]
+        return backfill_of(context, keys, beside=self.others_go_on(context))
 
     def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dagster._core.definitions.events import AssetKeyPartitionKey
 import dagster_operators as do
 from tests.orchestration import demo
 from tests.orchestration.test_catch_up import catch_up
+from tests.orchestration.test_sinks import Kept
 
 pytestmark = pytest.mark.usefixtures("on_sail")
 
@@ -53,12 +55,13 @@ def test_a_backfill_of_a_day_is_refused_and_the_rebuild_job_is_named(folder: Pat
     assert by_day.execute_in_process(instance=instance, partition_key="2024-01-02", tags=scheduled).success
 
 
-def daily(folder: Path, least: int = 0) -> do.Pipeline:
+def daily(folder: Path, least: int = 0, more: Callable[[do.Stream], object] = lambda _: None) -> do.Pipeline:
     made = do.Pipeline("daily", root=str(folder / "daily"))
     source = do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)
     some = made.source("rows", source, event_time="t", lateness="1 hour").filter(f"v > {least}", name="some")
     some.to_table("clean")
     some.key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="counts").to_table("hourly")
+    more(some)
     return made
 
 
@@ -90,6 +93,84 @@ def test_a_backfill_of_partitions_computes_them_anew(folder: Path, instance: dg.
     assert len(made.history()) == 2
     assert by_hour.execute_in_process(instance=instance, tags={"dagster/schedule_name": "x"}).success  # nothing is new
     assert len(made.history()) == 2
+
+
+def by_hour_beside_others(folder: Path, made: do.Pipeline, *, partitioned: bool = True) -> tuple[dg.JobDefinition, list[Any]]:
+    """A job of a pipeline, and of an asset behind it that is backfilled in the same run; and what that one saw."""
+    hours = dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00")
+    defs = do.build_definitions(made)
+    if partitioned:
+        defs = defs.map_asset_specs(func=lambda spec: spec.replace_attributes(partitions_def=hours))
+    seen: list[Any] = []
+
+    @dg.asset(
+        deps=[["daily", name] for name in made.tables], partitions_def=hours, backfill_policy=dg.BackfillPolicy.single_run()
+    )
+    def report() -> None:
+        seen.append(sorted((row["t"].hour, row["v"]) for row in made.to_arrow("clean").to_pylist()))
+
+    job = dg.define_asset_job("all", selection=dg.AssetSelection.all())
+    return dg.Definitions.merge(defs, dg.Definitions(assets=[report], jobs=[job])).resolve_job_def("all"), seen
+
+
+def hours_told(result: dg.ExecuteInProcessResult) -> dict[str, list[str | None]]:
+    told: dict[str, list[str | None]] = {}
+    for event in result.get_asset_materialization_events():
+        told.setdefault((event.asset_key or dg.AssetKey("")).to_user_string(), []).append(event.partition)
+    return told
+
+
+@pytest.mark.parametrize("tags", [
+    {},  # a partition that is chosen by hand
+    {"dagster/asset_partition_range_start": "2024-01-01-02:00", "dagster/asset_partition_range_end": "2024-01-01-03:00"},
+], ids=["a partition", "a range"])  # fmt: skip
+def test_a_backfill_beside_assets_of_others_computes_the_partitions_anew_and_they_go_on_behind_it(
+    folder: Path, instance: dg.DagsterInstance, tags: dict[str, str]
+) -> None:
+    """It read what was new, and told Dagster of the partitions."""
+    for hour in range(4):
+        demo.drop(folder, hour, [("a", 1), ("b", 5)])
+
+    def with_sink(least: int) -> do.Pipeline:
+        return daily(folder, least, lambda some: some.to_sink(Kept(), name="kept"))
+
+    with_sink(0).run_until_caught_up()
+    demo.drop(folder, 9, [("new", 9)])  # which is for an epoch
+    job, seen = by_hour_beside_others(folder, with_sink(4))
+    result = job.execute_in_process(instance=instance, tags=tags, partition_key=None if tags else "2024-01-01-02:00")
+    done = {2, 3} if tags else {2}
+    rows = sorted((hour, v) for hour in range(4) for v in (1, 5) if v > 4 or hour not in done)
+    assert seen == [rows]
+    keys = [f"2024-01-01-{hour:02}:00" for hour in sorted(done)]
+    assert hours_told(result) == {"daily/clean": keys, "daily/hourly": keys, "report": keys}, "nothing is handed to the sink"
+    assert job.execute_in_process(instance=instance, tags={"dagster/schedule_name": "x"}, partition_key=keys[0]).success
+    assert seen[-1] == [*rows, (9, 9)]
+
+
+def test_beside_partitioned_assets_of_others_tables_without_partitions_have_an_epoch(
+    folder: Path, instance: dg.DagsterInstance
+) -> None:
+    job, seen = by_hour_beside_others(folder, daily(folder), partitioned=False)
+    result = job.execute_in_process(instance=instance, partition_key="2024-01-01-02:00")
+    assert hours_told(result) == {"daily/clean": [None], "daily/hourly": [None], "report": ["2024-01-01-02:00"]}
+    assert seen == [[(0, 1), (0, 2), (3, 10)]]
+
+
+def test_beside_assets_of_others_what_cannot_be_computed_anew_is_refused_and_told_of_no_partition(
+    folder: Path, instance: dg.DagsterInstance
+) -> None:
+    made = daily(folder, more=lambda some: some.key_by("k").aggregate(n="count(*)", name="all").to_table("totals"))
+    made.run_until_caught_up()
+    job, seen = by_hour_beside_others(folder, made)
+    result = job.execute_in_process(instance=instance, partition_key="2024-01-01-02:00", raise_on_error=False)
+    assert not result.success
+    assert (hours_told(result), seen) == ({}, [])
+    (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure.user_failure_data is not None
+    assert "run the job daily_rebuild" in str(failure.user_failure_data.description)
+    config = {"ops": {"rebuild": {"config": {"tables": ["totals"]}}}}
+    rebuild = do.build_definitions(made).resolve_job_def("daily_rebuild")
+    assert rebuild.execute_in_process(instance=instance, run_config=config).success
 
 
 def test_a_backfill_of_partitions_is_one_run_for_those_that_follow_one_another(

@@ -27,11 +27,11 @@ class ScaffoldParams(BaseModel):
 
     Attributes:
         pipeline: A pipeline there is, as ``module:name``; without one a file with a small pipeline is written.
-        root: The storage root of the pipeline in the file.
+        root: The storage root of the pipeline in the file; by default ``data/`` and its name.
     """
 
     pipeline: str | None = None
-    root: str = "data/pipeline"
+    root: str | None = None
 
 
 class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
@@ -48,8 +48,8 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         if params.pipeline is not None:
             dg.scaffold_component(request, {"pipeline": params.pipeline, "sensor": True})
             return
-        dg.scaffold_component(request, {"file": "pipeline.yaml", "root": params.root, "sensor": True})
         name = "".join(part if part.isalnum() else "_" for part in request.target_path.name)
+        dg.scaffold_component(request, {"file": "pipeline.yaml", "root": params.root or f"data/{name}", "sensor": True})
         (request.target_path / "pipeline.yaml").write_text(_PIPELINE.format(name=name), "utf-8")
 
 
@@ -167,7 +167,7 @@ _PIPELINE: Final = """\
 pipeline: {name}
 sources:
   landed:
-    files: {{path: "data/landed/*.csv", schema: "origin string, delay int, at timestamp"}}
+    files: {{path: "input/{name}/*.csv", schema: "origin string, delay int, at timestamp"}}
     event_time: at
     lateness: 1 hour
 streams:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import dagster as dg
@@ -11,6 +12,7 @@ from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.assets import pipeline_assets, source_specs
+from dagster_operators.orchestration.built import built_at, remember_built
 from dagster_operators.orchestration.catch_up import catch_up_job
 from dagster_operators.orchestration.engine import SparkEngine
 from dagster_operators.orchestration.freshness import (
@@ -32,6 +34,7 @@ from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.translator import AssetNames, PipelineTranslator
 from dagster_operators.runtime.engine import Engine, engine_given
 from dagster_operators.runtime.own_engine import prepared
+from dagster_operators.storage.uri import place_of, public_uri
 
 
 @checked
@@ -108,8 +111,8 @@ def build_definitions(
             quotes rows either.
 
     Raises:
-        PipelineError: There is no pipeline, one has no table, two have the same name, what a setting names is not there, or two
-            settings would both start runs for the same news.
+        PipelineError: There is no pipeline, one has no table, two have the same name or root, what a setting names is not
+            there, or two settings would both start runs for the same news.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline
@@ -145,6 +148,7 @@ def build_definitions(
     ]
     _check_names(deployed, names)
     _check_keys(deployed)
+    _warn(deployed)
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
@@ -201,6 +205,41 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
+
+    roots: dict[str, Pipeline] = {}
+    for pipeline in pipelines:
+        other = roots.setdefault(place_of(pipeline.root), pipeline)
+        if other is not pipeline:
+            raise PipelineError(
+                f"the pipelines {other.name!r} and {pipeline.name!r} have the same storage root", pipeline=pipeline.name,
+                root=public_uri(pipeline.root), remedy="give each a root of its own",
+            )  # fmt: skip
+
+
+def _warn(deployed: Sequence[PipelineSteps]) -> None:
+    """Warn whoever calls ``build_definitions``, behind the check of its arguments."""
+    for told in _doubts(deployed):
+        warnings.warn(told, RuntimeWarning, stacklevel=4)
+    for steps in deployed:
+        remember_built(steps.pipeline)
+
+
+def _doubts(deployed: Sequence[PipelineSteps]) -> Iterator[str]:
+    """What is probably not meant, and can only be told for sure when epochs have run."""
+    for steps in deployed:
+        before = built_at(steps.pipeline.root)
+        if before not in (None, steps.name):
+            yield (
+                f"the pipeline {steps.name!r} has the storage root of the pipeline {before!r}, "
+                f"{public_uri(steps.pipeline.root)}: the second of them to run is refused. To do: give each a root of its own"
+            )
+        for name, source in steps.keys.unknown.items():
+            yield (
+                f"no epoch has run in {public_uri(str(source.root))}, so it is not known whose table {source.table!r} the source "
+                f"{name!r} of the pipeline {steps.name!r} reads: it is the asset {steps.keys.inputs[name].to_user_string()}, "
+                "with nothing before it, until it is loaded after that pipeline's first epoch. To do: name the pipeline, "
+                f"PipelineSource(..., {source.table!r}, pipeline=...), or give its definitions before these"
+            )
 
 
 def _check_switches(**given: object) -> None:

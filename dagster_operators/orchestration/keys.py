@@ -13,6 +13,7 @@ from dagster_operators.connectors.pipeline_source import PipelineSource
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import ConnectorOperator, Source
+from dagster_operators.orchestration.built import built_at
 from dagster_operators.orchestration.translator import AssetNames
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
@@ -98,6 +99,7 @@ class AssetKeys:
         inputs: The key of each source and lookup.
         sources: The sources among these.
         theirs: The sources and lookups that are somebody else's assets.
+        unknown: Those over a table of a pipeline whose name nobody can tell yet; in the result they are nobody's.
 
     Raises:
         PipelineError: Two tables have the same key, a source has that of one, or one that reads a neighbour's has another.
@@ -128,6 +130,11 @@ class AssetKeys:
             for name, (_, key) in found.items()
             if key is not None or self.names.known(pipeline.name, name) or _own_key(pipeline, name)
         )
+        self.unknown = {
+            name: connector
+            for name, _, connector in inputs(pipeline)
+            if name not in self.theirs and isinstance(connector, PipelineSource)
+        }
         self.inputs: Mapping[str, dg.AssetKey] = {name: key or self._own(name, kind) for name, (kind, key) in found.items()}
         self.sinks: Mapping[str, dg.AssetKey] = {
             name: self.names.key(pipeline, name, "sink", self._free(name, "sink", self.inputs), own=sink.asset_key)
@@ -175,10 +182,12 @@ class AssetKeys:
 
     def _elsewhere(self, name: str, kind: InputKind, connector: Connector) -> dg.AssetKey | None:
         """Of a table of a pipeline that is deployed somewhere else, if that pipeline's name is known."""
-        if not isinstance(connector, PipelineSource) or connector.pipeline_name is None:
+        if not isinstance(connector, PipelineSource):
             return None
-        own = _own_key(self._pipeline, name)
-        return self.names.key(self._pipeline, name, kind, connector.table, of=connector.pipeline_name, own=own)
+        of = connector.pipeline_name or built_at(str(connector.root))
+        if of is None:
+            return None
+        return self.names.key(self._pipeline, name, kind, connector.table, of=of, own=_own_key(self._pipeline, name))
 
     def _own(self, name: str, kind: InputKind) -> dg.AssetKey:
         """Of the source itself."""

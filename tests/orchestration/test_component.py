@@ -33,7 +33,7 @@ NONE = 3
 
 
 def both() -> list[do.Pipeline]:
-    other = do.Pipeline("other", root="unused")
+    other = do.Pipeline("other", root="unused_other")
     other.source("landed", do.FileSource("in", schema="v int")).to_table("rows")
     return [PIPELINE, other]
 
@@ -104,6 +104,19 @@ def test_what_dg_scaffolds_is_loaded_with_the_root_of_the_environment(monkeypatc
             metadata = table.metadata_by_key[dg.AssetKey(["flights", "hourly_delays"])]
             assert metadata["dagster/uri"] == f"{tmp_path}/root/tables/hourly_delays"
             assert [sensor.name for sensor in defs.sensors or ()] == ["flights_sensor"]
+
+
+def test_two_scaffolded_pipelines_share_neither_root_nor_input() -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        folders = [sandbox.scaffold_component(component_cls=do.PipelineComponent, defs_path=name) for name in ("one", "two")]
+        roots = [yaml.safe_load((folder / "defs.yaml").read_text())["attributes"]["root"] for folder in folders]
+        assert roots == ["data/one", "data/two"]
+        paths = [
+            yaml.safe_load((folder / "pipeline.yaml").read_text())["sources"]["landed"]["files"]["path"] for folder in folders
+        ]
+        assert paths == ["input/one/*.csv", "input/two/*.csv"]
+        with sandbox.build_all_defs() as defs:
+            assert {"one_epoch", "two_epoch"} <= {job.name for job in defs.resolve_all_job_defs()}
 
 
 def test_a_plan_beside_the_definitions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -166,5 +167,42 @@ def test_a_table_of_another_pipeline_is_its_asset_here_and_in_another_code_locat
         assert not [asset for asset in defs.assets or () if isinstance(asset, dg.AssetSpec)]
         here = dg.Definitions.merge(defs, do.build_definitions(first, key_prefix="lake"))
         assert keys(here)["lake/demo/clean"] == {"lake/demo/rows"}
-    unknown = keys(do.build_definitions(report(str(folder / "demo"))))
-    assert unknown["report/joined"] == {"report/seen", "report/sums"}
+    built = keys(do.build_definitions(report(str(folder / "demo"))))  # its definitions were made in this process
+    assert built["report/joined"] == {"demo/clean", "demo/totals"}
+
+
+def test_a_table_of_a_pipeline_that_nobody_knows_yet_is_told(tmp_path: Path) -> None:
+    def report(**named: str) -> do.Pipeline:
+        made = do.Pipeline("report", root=str(tmp_path / "report"))
+        made.source("seen", do.PipelineSource(str(tmp_path / "shop"), "orders", **named)).to_table("t")
+        return made
+
+    with pytest.warns(RuntimeWarning, match="'orders' the source 'seen' of the pipeline 'report' reads.*pipeline=...") as told:
+        assert keys(do.build_definitions(report()))["report/t"] == {"report/seen"}
+    assert told[0].filename == __file__
+    shop = do.Pipeline("shop", root=str(tmp_path / "shop"))
+    shop.source("rows", do.MemorySource(schema="k string")).to_table("orders")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert keys(do.build_definitions(report(pipeline="shop")))["report/t"] == {"shop/orders"}
+        assert keys(do.build_definitions(report(), asset_keys={"seen": "a/b"}))["report/t"] == {"a/b"}
+        do.build_definitions(shop)
+        assert keys(do.build_definitions(report()))["report/t"] == {"shop/orders"}
+
+
+def test_two_pipelines_of_one_root_are_told(tmp_path: Path) -> None:
+    def made(name: str, root: Path) -> do.Pipeline:
+        pipeline = do.Pipeline(name, root=str(root))
+        pipeline.source("rows", do.MemorySource(schema="k string")).to_table("t")
+        return pipeline
+
+    first, second = made("first", tmp_path / "one"), made("second", tmp_path / "one")
+    with pytest.raises(PipelineError, match=r"'first' and 'second' have the same storage root.*a root of its own"):
+        do.build_definitions(first, second)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        do.build_definitions(first)
+        do.build_definitions(made("first", tmp_path / "one"), made("second", tmp_path / "two"))
+        do.build_definitions(first)
+    with pytest.warns(RuntimeWarning, match="'second' has the storage root of the pipeline 'first'.*a root of its own"):
+        do.build_definitions(second)  # as Dagster merges them, or loads a component

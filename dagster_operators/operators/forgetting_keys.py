@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, cast
 
 from typing_extensions import TypeVar, override
 
@@ -109,6 +109,7 @@ class ForgettingKeys(RelationalOperator[ForgettingFacts[Facts]], Generic[Facts])
     keyed: tuple[KeyedInput, ...]
     state_keys: tuple[str, ...]
     forget_after: int
+    reads_twice: ClassVar[bool] = True
 
     @property
     def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]

@@ -246,6 +246,8 @@ class PhysicalOperator(ABC, Generic[Facts]):
     states: ClassVar[tuple[PhysicalState, ...]] = ()
     in_workers: ClassVar[bool] = False
     """Whether it is of the batch kind: Python in the engine's workers, behind the driver's own exchange."""
+    reads_twice: ClassVar[bool] = False
+    """Whether it has the engine compute its inputs more than once, so that what comes in must be the same each time."""
 
     @property
     def exclusive(self) -> bool:

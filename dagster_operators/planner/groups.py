@@ -21,6 +21,7 @@ class Group:
         exclusive: Whether one of them is the only one of its kind that a stage may have.
         stateful: Whether one of those is relational.
         ordered: Whether one of them wants its rows in an order, or numbered.
+        repeats: Whether all of them give the same rows again for the same rows.
     """
 
     members: list[str]
@@ -29,6 +30,7 @@ class Group:
     exclusive: bool = False
     stateful: bool = False
     ordered: bool = False
+    repeats: bool = True
 
 
 class Groups:
@@ -52,6 +54,7 @@ class Groups:
             exclusive=operator.exclusive,
             stateful=operator.exclusive and not operator.in_workers,
             ordered=isinstance(operator, BatchOperator) and operator.wants_order,
+            repeats=node.repeats,
         )
 
     def of(self, name: str) -> Group:
@@ -78,6 +81,7 @@ class Groups:
         large.exclusive = large.exclusive or small.exclusive
         large.stateful = large.stateful or small.stateful
         large.ordered = large.ordered or small.ordered
+        large.repeats = large.repeats and small.repeats
         self._group.update(dict.fromkeys(small.members, large))
 
     def members(self) -> Iterator[tuple[str, ...]]:

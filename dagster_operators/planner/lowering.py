@@ -13,6 +13,7 @@ from dagster_operators.graph.alternatives import Alternative, Choice, Place, cho
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.exchange import FORWARD
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator, TableOperator
 from dagster_operators.planner.inner_loops import check_inner_loop, in_rounds_where_needed, on_engine
@@ -114,6 +115,7 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
                 remedy=f"give {name!r} another name",
             )
     fingerprint = node.operator.fingerprint()
+    repeats = Trait.REPEATABLE in node.operator.traits
     for part in parts:
         inputs = tuple(
             edges[place] if isinstance(place, int) else Edge(StreamRef(names[place]), part.exchanges.get(place, FORWARD))
@@ -123,7 +125,7 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
         chain = node.operator.chain or any(isinstance(place, str) for place in part.inputs)  # what is said of its first ones
         yield PhysicalNode(
             names[part.name], node.name, part.operator, inputs, chain, own,
-            choice if part is parts[-1] else None, node.scope,
+            choice if part is parts[-1] else None, node.scope, repeats,
         )  # fmt: skip
 
 

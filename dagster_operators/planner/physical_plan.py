@@ -41,6 +41,7 @@ class PhysicalNode:
         fingerprint: Changes when it would compute something else.
         choice: Which way of doing its work was taken, where the logical operator has several.
         scope: The loop that it is in.
+        repeats: Whether it gives the same rows again for the same rows.
     """
 
     name: str
@@ -51,6 +52,7 @@ class PhysicalNode:
     fingerprint: str
     choice: Choice | None = None
     scope: str = OUTSIDE
+    repeats: bool = True
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,8 @@ class _Cut:
         own, before = self._groups.of(node.name), self._groups.of(stream.operator)
         if not (node.chain and alone and fits) or (own.exclusive and before.exclusive):
             return False
+        if node.operator.reads_twice and not before.repeats:  # the second time they would be other rows
+            return False
         return len(own.reads) == 1 or not self._groups.reads_itself(before, own, stream)
 
     def _stage(self, members: tuple[str, ...]) -> Stage:

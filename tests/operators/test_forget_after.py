@@ -232,6 +232,18 @@ def test_what_was_late_stays_so_when_more_is_kept(tmp_path: Path) -> None:
     assert {row.k: row.n for row in pipeline.read("counts").collect()} == {"a": 1}
 
 
+@pytest.mark.sail
+def test_rows_that_differ_each_time_they_are_computed_are_computed_once(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = do.MemorySource([[(n, at(n)) for n in range(4)] for _ in range(6)], schema="n long, ts timestamp")
+    salted = pipeline.source("rows", source, event_time="ts", lateness="1 day").with_columns(g="CAST(rand() * 3 AS INT)")
+    salted.key_by("g").aggregate(rows_there="count(*)", forget_after="1 hour").to_table("t")
+    pipeline.run_until_caught_up()
+    found = pipeline.to_arrow("t").to_pylist()
+    assert len({row["g"] for row in found}) == len(found)
+    assert sum(row["rows_there"] for row in found) == 24
+
+
 def test_what_cannot_be_forgotten_is_refused() -> None:
     pipeline = do.Pipeline("p", root="unused")
     timeless = pipeline.source("timeless", do.MemorySource([], schema="k string, v long, t timestamp"))

@@ -60,6 +60,19 @@ def test_two_stateful_operators_do_not_share_a_stage() -> None:
     assert chains(pipeline) == {"fine": ("rows", "fine"), "coarse_counts": ("coarse",)}
 
 
+@pytest.mark.parametrize("how", ["rand", "transform"])
+def test_what_differs_each_time_is_written_before_an_operator_that_reads_it_twice(how: str) -> None:
+    def stages(forget_after: str | None) -> int:
+        pipeline = Pipeline("p", root="unused")
+        rows = pipeline.source("rows", MemorySource([], schema="k string, t timestamp"), event_time="t").filter("k > ''")
+        salted = rows.with_columns(g="rand()") if how == "rand" else rows.transform(lambda frame: frame, columns=["k", "t"])
+        salted.key_by("k").aggregate(n="count(*)", forget_after=forget_after).to_table("t")
+        rows.key_by("k").aggregate(n="count(*)", forget_after=forget_after, name="plain").to_table("u")
+        return len(cut_stages(pipeline.dataflow))
+
+    assert stages("1 day") == stages(None) + 1
+
+
 def test_windows_that_come_whole_are_not_waited_for() -> None:
     """A window comes out of an aggregate in one epoch, so what works on its rows needs no state, and no stage of its own."""
     pipeline, rows = flow()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 10.0
 """Seconds in which the process is to end by itself before it is killed."""
+_MOMENT: Final = 2.0
+"""Seconds in which it is known how a process ended that does not answer any more."""
 
 _TELLING: Final = (
     "OutOfMemoryError",
@@ -128,10 +130,18 @@ def _process() -> subprocess.Popen[bytes] | None:
     return found
 
 
+def _status(process: subprocess.Popen[bytes]) -> int | None:
+    """How it ended, or None; its connections close a moment before that is known."""
+    try:
+        return process.wait(_MOMENT)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def _reason(process: subprocess.Popen[bytes] | None) -> str:
     if process is None:
         return "its log has the reason"
-    ended = process.poll()
+    ended = _status(process)
     if ended is not None and ended < 0:
         return f"its Java process was ended by signal {-ended}"
     log = _logs.get(process.pid)

@@ -89,6 +89,26 @@ def test_the_next_question_starts_it_anew(tmp_path: Path) -> None:
     assert "Spark stopped by itself and is started again: it logged no reason" in done.stderr
 
 
+class Process(subprocess.Popen[bytes]):
+    """One whose status is not known before somebody waits for it."""
+
+    pid = 7
+
+    def __init__(self, status: int | None) -> None:
+        self._status = status
+
+    def __del__(self) -> None:
+        pass
+
+    def poll(self) -> int | None:
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._status is None:
+            raise subprocess.TimeoutExpired("java", timeout or 0.0)
+        return self._status
+
+
 @pytest.mark.parametrize(
     ("status", "log", "why"),
     [
@@ -107,7 +127,8 @@ def test_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sta
     file = tmp_path / "spark.log"
     file.write_text(log)
     monkeypatch.setitem(spark_process._logs, 7, file)
-    assert spark_process._reason(SimpleNamespace(pid=7, poll=lambda: status)) == why
+    monkeypatch.setattr(spark_process, "_MOMENT", 0.01)
+    assert spark_process._reason(Process(status)) == why
 
 
 def test_a_session_that_is_none_of_a_java_process_is_not_asked() -> None:

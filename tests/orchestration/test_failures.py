@@ -21,9 +21,15 @@ import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.errors import (
     BadInputError,
+    BrokenAnswerError,
+    NotPreparedError,
     OperatorFailedError,
     OperatorsError,
+    PipelineError,
+    SchemaError,
     SinkError,
+    SinkUnavailableError,
+    SourceError,
     StageFailedError,
     StorageError,
     TimestampError,
@@ -157,7 +163,7 @@ def test_before_the_last_try_other_errors_stay_what_they_are() -> None:
 
 
 def test_a_masked_column_is_in_no_event_of_a_failure(folder: Path, instance: dg.DagsterInstance) -> None:
-    (folder / "in/000.json").write_text('{"k": "good", "v": 1, "t": "2024-01-01T00:00:00Z"}\n{"k": "secret@x", "v": "none"}\n')
+    (folder / "in/000.json").write_text('{"k": "good", "v": 1, "t": "2024-01-01T00:00:00Z"}\n{"k": "secret@x", "v": "4x7q2"}\n')
     os.utime(folder / "in/000.json", (1_700_000_000, 1_700_000_000))
     defs = do.build_definitions(demo.pipeline(folder), sensor=True, retry_policy=demo.FAST, masked_columns=["k"])
     result = defs.resolve_job_def("demo_epoch").execute_in_process(instance=instance, raise_on_error=False, tags={NEWS_TAG: "n"})
@@ -167,7 +173,7 @@ def test_a_masked_column_is_in_no_event_of_a_failure(folder: Path, instance: dg.
     assert "look at line 2 of the file" in text
     told = [serialize_value(entry) for entry in instance.all_logs(result.run_id)]
     assert any("line 2" in entry for entry in told)
-    assert not [entry for entry in told if "secret" in entry or "none" in entry]
+    assert not [entry for entry in told if "secret" in entry or "4x7q2" in entry]
     assert "line 2" in judge(instance, "n", lambda _: False).reason  # the sensor's message
     with pytest.raises(BadInputError, match="secret@x"):  # as the failure says
         demo.pipeline(folder).run_epoch()
@@ -192,6 +198,58 @@ def test_nothing_of_a_row_is_left(kind: type[OperatorsError], value: str) -> Non
         assert text not in str(masked(kind(problem, table="t", record=text, other=text)))
 
 
-def test_an_error_that_quotes_no_row_stays_whole() -> None:
-    error = StorageError("no space is left", file="x")
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageError("no space is left", file="x", stage="clean"),
+        PipelineError("a sink may not be called that", sink="x"),
+        BrokenAnswerError("message 3 of the engine's answer arrived damaged", stage="clean"),
+        SinkUnavailableError("PostgreSQL cannot be reached: connection to server at db:5432 failed", sink="x", remedy="check it"),
+        SinkUnavailableError("PostgreSQL is not available: canceling statement due to lock timeout", sink="x", sqlstate="55P03"),
+        SinkUnavailableError("Kafka did not take 3 messages within 10.0 s", sink="x", topic="t"),
+        NotPreparedError("the prepared file is gone", sink="x", path="/out/x.csv"),
+    ],
+    ids=str,
+)
+def test_an_error_that_quotes_no_row_stays_whole(error: OperatorsError) -> None:
     assert masked(error) is error
+
+
+@pytest.mark.parametrize("kind", [PipelineError, SchemaError, SourceError])
+@pytest.mark.parametrize("at_work", [{"stage": "clean"}, {"subtask": 0}])
+def test_what_comes_up_where_rows_are_at_work_is_masked_but_for_its_place(
+    kind: type[OperatorsError], at_work: dict[str, object]
+) -> None:
+    place = {**at_work, "node": "n", "event_operator": "op", "output": "out"}
+    told = masked(kind("the function gave secret", **place, other="secret", remedy="correct it"))
+    assert "secret" not in str(told)
+    assert told.where == place
+    assert told.remedy.startswith("correct it; the whole error is raised where the epoch is run without Dagster")
+
+
+@pytest.mark.parametrize("kind", [SinkUnavailableError, NotPreparedError])
+def test_what_a_sink_of_the_users_or_a_trigger_says_is_masked(kind: type[OperatorsError]) -> None:
+    for problem in ("the queue is full at secret", "PostgreSQL is not available: no such customer: secret"):
+        assert "secret" not in str(masked(kind(problem, sink="x")))
+
+
+class Refusing(do.ArrowOperator):
+    """Rejects rows for what they hold."""
+
+    def output_schema(self, *inputs: pa.Schema) -> pa.Schema:
+        return inputs[0]
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: do.OperatorContext, out: do.Collector) -> None:
+        ctx.reject(batch, f"no such customer: {batch['email'][0]}")
+
+
+def test_the_reason_of_rejected_rows_that_nobody_reads_is_in_no_event(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    made = do.Pipeline("p", root=str(tmp_path / "p"), engine="sail")
+    rows = made.source("rows", do.MemorySource([[("secret@x",)]], schema="email string"))
+    rows.apply(Refusing(), name="refusing").to_table("t")
+    job = do.build_definitions(made, masked_columns=["email"], retry_policy=demo.FAST).resolve_job_def("p_epoch")
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    told = alert(result)
+    assert "PipelineError: rows are to be rejected, and nobody reads them (what may quote rows is left out" in told
+    assert "keep them: stream.rejects().to_table(...)" in told
+    assert not [entry for entry in map(serialize_value, instance.all_logs(result.run_id)) if "secret" in entry]

@@ -225,8 +225,9 @@ class _Context:
     def reject(self, rows: Rows, reason: str) -> None:
         if REJECTS not in self._ctx.read:
             raise PipelineError(
-                f"rows are to be rejected ({reason}), and nobody reads them",
+                "rows are to be rejected, and nobody reads them",
                 operator=self.operator,
+                reason=reason,
                 remedy="keep them: stream.rejects().to_table(...), where stream is the operator's output",
             )
         self._ctx.report.rejected += rows.num_rows

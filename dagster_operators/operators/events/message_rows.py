@@ -155,7 +155,8 @@ class OutputRows:
             values = _joined([message.value for message in messages], kind.value_type)
         except (pa.ArrowException, ValueError) as error:
             raise SchemaError(
-                f"a message of the output {self.address!r} does not fit its type {kind.value_type}: {error}",
+                f"a message of the output {self.address!r} does not fit its type {kind.value_type}",
+                reason=str(error),
                 remedy="correct what is sent, or the type under output_types:",
             ) from None
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)

@@ -289,7 +289,8 @@ class StageRun:
                 return told.at(source=name, **work.where())
         if storage := _STORAGE.search(str(error)):
             return StorageError(
-                f"the engine cannot store what the stage makes: {storage[1].strip()}",
+                "the engine cannot store what the stage makes",
+                reason=storage[1].strip(),
                 file=work.coordinator.root.uri,
                 remedy="check that the storage root and the engine's temporary folder can be written and have free space",
                 **work.where(),

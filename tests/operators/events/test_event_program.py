@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -647,8 +648,10 @@ def test_a_message_that_does_not_fit_the_declared_type_is_refused():
 def test_a_message_is_not_made_into_another_sort_of_value(sent, declared, problem):
     text = "import pyarrow as pa\n" + FORWARD.replace('dora_event["value"]', sent)
     driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], {"out": declared})], {"one": text}))
-    with pytest.raises(SchemaError, match=f"the output 'one/out' does not fit its type .*{problem}"):
+    with pytest.raises(SchemaError, match=f"the output 'one/out' does not fit its type .*{problem}") as caught:
         driven.epoch(rows(1))
+    assert re.search(problem, caught.value.reason)
+    assert not re.search(problem, caught.value.problem), "it may be a value of a row, and is a field therefore"
 
 
 def test_floating_point_numbers_are_rounded_to_fewer_bits_and_become_decimals_that_have_all_digits():

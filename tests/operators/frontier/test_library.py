@@ -85,6 +85,14 @@ def test_state_machine(cut, restart, fold, expected, rows):
     assert sorted((row["k"], row["v"]) for each in found.values() for row in each) == sorted(expected)
 
 
+def test_what_a_state_machine_gave_instead_is_a_field_and_not_in_the_message():
+    operator = made(lambda stream: frontier.state_machine(stream, lambda key, row, state: f"secret {row['v']}", BY_K))
+    with pytest.raises(PipelineError, match="the function gave no tuple of three") as caught:
+        run(operator, SCHEMA, TEN)
+    assert "secret" in caught.value.value
+    assert "secret" not in caught.value.problem
+
+
 @pytest.mark.parametrize("restart", [None, 1, 3])
 @pytest.mark.parametrize("sizes", [None, 1, 4])
 def test_reclock(sizes, restart):

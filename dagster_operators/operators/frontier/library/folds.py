@@ -114,7 +114,11 @@ class StateMachine:
         for row in rows.to_pylist():
             answer: Any = self.fold(key, row, state)
             if not isinstance(answer, tuple) or len(answer) != 3:  # noqa: PLR2004 - the three that are named below
-                raise PipelineError(f"the function gave {answer!r}", remedy="let it give (whether to remove, rows, state)")
+                raise PipelineError(
+                    "the function gave no tuple of three",
+                    value=repr(answer),
+                    remedy="let it give (whether to remove, rows, state)",
+                )
             removed, put_out, state = answer
             out += put_out
             state = self.initial if removed else state

@@ -94,6 +94,7 @@ class AssetKeys:
         names: How the deployment gives keys.
 
     Attributes:
+        neighbours: The other pipelines that are deployed together.
         tables: The key of each table.
         sinks: The key of each sink.
         inputs: The key of each source and lookup.
@@ -107,12 +108,12 @@ class AssetKeys:
 
     def __init__(self, pipeline: Pipeline, neighbours: Iterable[Pipeline] = (), names: AssetNames | None = None) -> None:
         self._pipeline = pipeline
+        self.neighbours = tuple(other for other in neighbours if other is not pipeline)
         self.names = names or AssetNames()
         self.tables: Mapping[str, dg.AssetKey] = dict(self._tables_of(pipeline))
         theirs = {
             place_of(table_uri(other, name)): (f"{other.name}.{name}", key)
-            for other in neighbours
-            if other is not pipeline
+            for other in self.neighbours
             for name, key in self._tables_of(other)
         }
         found = {

@@ -92,7 +92,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         if watermark not in {MIN_WATERMARK, MAX_WATERMARK}:
             metadata["watermark_lag_seconds"] = round(complete.committed_at - watermark / 1_000_000, 3)
     shown = options.previewed(coordinator.pipeline, table.name)
-    is_masked = partial(options.is_masked, rejects=table.rejects, from_rejects=table.from_rejects)
+    is_masked = partial(options.is_masked, rejects=table.rejects, from_rejects=table.may_quote_rejects(complete.schemas))
     rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=is_masked) if shown else None
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)

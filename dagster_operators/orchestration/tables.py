@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import dagster as dg
 
@@ -11,13 +12,19 @@ from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.graph.outputs import Check, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.arrow.arrow_operator import REJECTS
+from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
+from dagster_operators.orchestration.keys import AssetKeys, inputs, rejects_tables, table_uri
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.stages import Stage, cut_stages
+from dagster_operators.storage.uri import place_of
+from dagster_operators.types.schema import Schema
 
 Lineage = Mapping[str, tuple[tuple[dg.AssetKey, str], ...]]
 """For each column the assets and columns it is computed from."""
+
+_OF_REJECTS: Final = frozenset({"record", "reason"})
+"""The columns of rejected records."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,8 @@ class TableAsset:
         upstream: The assets it is made from directly.
         lineage: Where its columns come from.
         operators: The operators that work for no other table: those of its stage and of the stages before it that write no table.
-        sources: The sources with an event time that its rows come from, however far back.
+        inputs: The sources and lookups that its rows come from, however far back.
+        sources: The sources among these that have an event time.
         checks: What its rows must meet.
         owners: Dagster owners.
         tags: Dagster tags.
@@ -50,6 +58,7 @@ class TableAsset:
     upstream: tuple[dg.AssetKey, ...]
     lineage: Lineage
     operators: tuple[str, ...]
+    inputs: tuple[str, ...]
     sources: tuple[str, ...]
     checks: Mapping[str, Check]
     owners: tuple[str, ...]
@@ -58,23 +67,40 @@ class TableAsset:
     rejects: bool = False
     from_rejects: bool = False
 
+    def may_quote_rejects(self, schemas: Mapping[str, str]) -> bool:
+        """Whether its rows may be made from rejected records, some of other pipelines: those are known by their columns.
+
+        Args:
+            schemas: The schema of each source and lookup, as the JSON of a Spark ``StructType``.
+        """
+        read = (Schema.from_json(schemas[name]).names for name in self.inputs if name in schemas)
+        return self.from_rejects or any(_OF_REJECTS.issubset(map(str.lower, names)) for names in read)
+
 
 def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
     """The assets of a pipeline by table name, in the order in which the stages write them."""
     stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow)}
     rejects = {source: name for name, source in rejects_tables(pipeline).items()}
     lineage, operators = TableLineage(pipeline.dataflow), _operators(pipeline)
+    quoting = _places_of_rejects(keys.neighbours) if keys.theirs else frozenset()
     made: dict[str, TableAsset] = {}
     for stage in stages.values():
         for source in (name for name in stage.operators if name in rejects):
             made[rejects[source]] = _rejects(pipeline, keys, stage, source, rejects[source])
         for table in stage.tables:
-            made[table.name] = _table(pipeline, keys, stage, table, operators[table.name], lineage=lineage)
+            made[table.name] = _table(pipeline, keys, stage, table, operators[table.name], lineage=lineage, quoting=quoting)
     return made
 
 
 def _table(
-    pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, operators: tuple[str, ...], *, lineage: TableLineage
+    pipeline: Pipeline,
+    keys: AssetKeys,
+    stage: Stage,
+    table: Table,
+    operators: tuple[str, ...],
+    *,
+    lineage: TableLineage,
+    quoting: Collection[str],
 ) -> TableAsset:
     return TableAsset(
         name=table.name,
@@ -89,15 +115,14 @@ def _table(
             if origins
         },
         operators=operators,
+        inputs=tuple(_inputs(pipeline, table.stream)),
         sources=tuple(dict.fromkeys(_sources(pipeline, table.stream))),
         checks=table.checks,
         owners=table.owners,
         tags=table.tags,
         columns=table.columns,
         rejects=table.stream.port == REJECTS,
-        from_rejects=any(
-            before.port == REJECTS for before in pipeline.dataflow.leading_to(table.stream) if before != table.stream
-        ),
+        from_rejects=_is_from_rejects(pipeline, table.stream, quoting),
     )
 
 
@@ -111,6 +136,7 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
         upstream=(keys.inputs[source],),
         lineage={},
         operators=(),
+        inputs=(source,),
         sources=(),
         checks={},
         owners=(),
@@ -138,6 +164,32 @@ def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> list[Stage]:
         found |= before
         waiting += [stages[name] for name in before]
     return [part for name, part in stages.items() if name in found]
+
+
+def _is_from_rejects(pipeline: Pipeline, stream: StreamRef, quoting: Collection[str]) -> bool:
+    """Whether rows are made from rejected records, of the pipeline's own or in tables elsewhere."""
+    if any(before.port == REJECTS for before in pipeline.dataflow.leading_to(stream) if before != stream):
+        return True
+    read = {name: connector for name, _, connector in inputs(pipeline)} if quoting else {}
+    return any(place_of(read[name].uri) in quoting for name in _inputs(pipeline, stream) if name in read)
+
+
+def _places_of_rejects(pipelines: Collection[Pipeline]) -> frozenset[str]:
+    """Where the tables of pipelines lie that hold rejected records, or are made from such of any of them."""
+    made = [(each, table.name, table.stream) for each in pipelines for table in each.dataflow.tables.values()]
+    streams = {place_of(table_uri(each, name)): (each, stream) for each, name, stream in made}
+    found = {place_of(table_uri(each, name)) for each in pipelines for name in rejects_tables(each)}
+    found |= {place for place, (_, stream) in streams.items() if stream.port == REJECTS}
+    while more := {place for place, of in streams.items() if place not in found and _is_from_rejects(*of, found)}:
+        found |= more
+    return frozenset(found)
+
+
+def _inputs(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:
+    """The sources and lookups that a stream is made from."""
+    for before in pipeline.dataflow.leading_to(stream):
+        if isinstance(pipeline.dataflow.nodes[before.operator].operator, Source | Lookup):
+            yield before.operator
 
 
 def _sources(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:

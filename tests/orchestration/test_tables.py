@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dagster_operators import ArrowOperator, Collector, FileSource, MemorySource, OperatorContext, Pipeline, Tumbling
+from dagster_operators import (
+    ArrowOperator,
+    Collector,
+    FileSource,
+    MemorySource,
+    OperatorContext,
+    Pipeline,
+    PipelineSource,
+    Tumbling,
+)
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.materialisation import materialisations
 from dagster_operators.orchestration.options import Options
@@ -69,6 +78,33 @@ def test_no_preview_shows_masked_values_that_rejected_records_quote(tmp_path: Pa
         shown[masked] = {table.key.path[-1]: table.metadata["preview"].value for table in made}
     assert {name for name, rows in shown[()].items() if "secret@corp.com" in rows} == {"refused", "known"}
     assert not [name for name, rows in shown["email",].items() if "secret" in rows]
+
+
+def test_no_preview_shows_masked_values_that_a_neighbours_rejected_records_quote(tmp_path: Path, sail: object) -> None:
+    """Deployed together under any name; in another code location known by their columns."""
+    assert sail is not None
+    first, next_, last = (Pipeline(name, root=str(tmp_path / name), engine="sail") for name in ("a", "b", "c"))
+    rows = first.source("rows", MemorySource([[("secret@corp.com",)]], schema="email string"))
+    rejected = rows.apply(Refusing(), name="refusing").rejects()
+    rejected.to_table("refused")
+    rejected.select("record AS told").to_table("known")
+    next_.source("bad", PipelineSource(first, "refused")).select("upper(record) AS r").to_table("of_records")
+    next_.source("known", PipelineSource(first, "known")).to_table("of_others")
+    last.source("others", PipelineSource(next_, "of_others")).to_table("behind")
+    for each in (first, next_, last):
+        each.run_epoch()
+
+    def shown(pipeline: Pipeline, *neighbours: Pipeline, masked: str = "email") -> dict[str, str]:
+        steps = PipelineSteps(pipeline, AssetKeys(pipeline, neighbours), Options(masked_columns=frozenset({masked} - {""})))
+        coordinator = pipeline.epochs.coordinator
+        made = materialisations(steps, coordinator, coordinator.versions())
+        return {table.key.path[-1]: table.metadata["preview"].value for table in made}
+
+    together = {**shown(next_, first, last), **shown(last, first, next_)}
+    assert together.keys() == {"of_records", "of_others", "behind"}
+    assert "SECRET@CORP.COM" in shown(next_, first, masked="")["of_records"]
+    assert not [name for name, rows in together.items() if "secret" in rows.lower()]
+    assert "secret" not in shown(next_)["of_records"].lower()
 
 
 def test_the_operators_of_an_asset_are_those_that_were_written() -> None:

@@ -40,6 +40,17 @@ def backfilled(tags: Mapping[str, str]) -> str:
     return partition or " to ".join(tags[name] for name in _RANGE if name in tags)
 
 
+def backfill_tag(pipeline: str) -> str:
+    """The run tag that says that a run computes a range of a pipeline anew, and is none of its epochs.
+
+    Beside assets of others only the run itself knows: it depends on whether the pipeline's tables have partitions.
+
+    >>> backfill_tag("flights")
+    'dagster_operators/backfill.flights'
+    """
+    return f"dagster_operators/backfill.{pipeline}"
+
+
 @dataclass(frozen=True)
 class Backfill:
     """What a run is to compute anew.

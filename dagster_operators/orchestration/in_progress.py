@@ -9,7 +9,7 @@ from typing import Final
 import dagster as dg
 
 from dagster_operators.errors import LedgerError
-from dagster_operators.orchestration.backfills import backfilled
+from dagster_operators.orchestration.backfills import backfill_tag, backfilled
 from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
@@ -78,9 +78,13 @@ def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance, after
 
 
 def _is_of_epochs(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
-    """Whether a run of the pipeline is one of epochs: not of its upkeep, nor a backfill of its assets alone."""
+    """Whether a run of the pipeline is one of epochs: not of its upkeep, nor a backfill.
+
+    One of its assets alone is known from when it is asked for, one beside assets of others from when it begins.
+    """
     others = {f"{steps.name}_{job}" for job in ("rebuild", "maintenance", "repair", "freshness")}
-    is_backfill = backfilled(run.tags) and steps.asset_keys.issuperset(run.asset_selection or ())
+    alone = steps.asset_keys.issuperset(run.asset_selection or ())
+    is_backfill = backfill_tag(steps.name) in run.tags or (alone and backfilled(run.tags))
     return run.job_name not in others and not is_backfill
 
 

@@ -12,7 +12,7 @@ import dagster as dg
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.api.rebuilding import AT_ONCE
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineError
-from dagster_operators.orchestration.backfills import Backfill, backfill_of
+from dagster_operators.orchestration.backfills import Backfill, backfill_of, backfill_tag
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember, remember_none
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, AssetKeys, op_name, root_name
@@ -162,6 +162,7 @@ class PipelineSteps:
         wanted = self.backfill_asked_for(context)
         if wanted is None:
             return None
+        context.instance.add_run_tags(context.run_id, {backfill_tag(self.name): wanted.told})
         if wanted.between is None:
             raise wanted.refused(self.name, self.tables, None)
         try:

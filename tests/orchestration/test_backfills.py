@@ -13,6 +13,10 @@ from dagster._core.definitions.automation_tick_evaluation_context import build_r
 from dagster._core.definitions.events import AssetKeyPartitionKey
 
 import dagster_operators as do
+from dagster_operators.orchestration.in_progress import last_run_of_epochs
+from dagster_operators.orchestration.keys import AssetKeys
+from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.steps import PipelineSteps
 from tests.orchestration import demo
 from tests.orchestration.test_catch_up import catch_up
 from tests.orchestration.test_sinks import Kept
@@ -113,6 +117,18 @@ def by_hour_beside_others(folder: Path, made: do.Pipeline, *, partitioned: bool 
     return dg.Definitions.merge(defs, dg.Definitions(assets=[report], jobs=[job])).resolve_job_def("all"), seen
 
 
+def beside_others(job: dg.JobDefinition, made: do.Pipeline, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    """The run of a partition, as it is launched from the asset graph."""
+    keys = [dg.AssetKey("report"), *(dg.AssetKey(["daily", name]) for name in made.tables)]
+    return job.execute_in_process(instance=instance, partition_key="2024-01-01-02:00", asset_selection=keys, raise_on_error=False)
+
+
+def epochs_run(made: do.Pipeline, instance: dg.DagsterInstance) -> str | None:
+    """The id of the last run of the pipeline's epochs, by which its sensor goes."""
+    last = last_run_of_epochs(PipelineSteps(made, AssetKeys(made), Options()), instance, 0)
+    return last.dagster_run.run_id if last else None
+
+
 def hours_told(result: dg.ExecuteInProcessResult) -> dict[str, list[str | None]]:
     told: dict[str, list[str | None]] = {}
     for event in result.get_asset_materialization_events():
@@ -150,8 +166,10 @@ def test_a_backfill_beside_assets_of_others_computes_the_partitions_anew_and_the
 def test_beside_partitioned_assets_of_others_tables_without_partitions_have_an_epoch(
     folder: Path, instance: dg.DagsterInstance
 ) -> None:
-    job, seen = by_hour_beside_others(folder, daily(folder), partitioned=False)
-    result = job.execute_in_process(instance=instance, partition_key="2024-01-01-02:00")
+    made = daily(folder)
+    job, seen = by_hour_beside_others(folder, made, partitioned=False)
+    result = beside_others(job, made, instance)
+    assert epochs_run(made, instance) == result.run_id
     assert hours_told(result) == {"daily/clean": [None], "daily/hourly": [None], "report": ["2024-01-01-02:00"]}
     assert seen == [[(0, 1), (0, 2), (3, 10)]]
 
@@ -162,8 +180,9 @@ def test_beside_assets_of_others_what_cannot_be_computed_anew_is_refused_and_tol
     made = daily(folder, more=lambda some: some.key_by("k").aggregate(n="count(*)", name="all").to_table("totals"))
     made.run_until_caught_up()
     job, seen = by_hour_beside_others(folder, made)
-    result = job.execute_in_process(instance=instance, partition_key="2024-01-01-02:00", raise_on_error=False)
+    result = beside_others(job, made, instance)
     assert not result.success
+    assert epochs_run(made, instance) is None, "the sensor's next run is for the news, whatever became of this one"
     assert (hours_told(result), seen) == ({}, [])
     (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failure.user_failure_data is not None

@@ -59,9 +59,31 @@ class SourceModules:
             yield
 
     def of_class(self, module: str) -> str:
-        """The name that the module of a pickled class has now: in earlier versions it had another."""
-        earlier = {_name_before(self._owner, name): made.__name__ for name, made in self._modules.items()}
-        return earlier.get(module, module)
+        """The name that the module of a pickled class has now: in earlier versions it had another.
+
+        A module of these that nothing has imported yet is loaded: else pickle found none, or an earlier operator's of that name.
+        """
+        names = (*self._beside(), *self._modules)
+        own = {spell(self._owner, name): name for spell in (_name_before, _name) for name in names}
+        return self.find(own[module]).__name__ if module in own else module
+
+    def find(self, name: str) -> ModuleType:
+        """One of these by the name that imports give it, executed if it is not yet.
+
+        Raises:
+            ModuleNotFoundError: It does not lie in the folder.
+        """
+        parent, _, last = name.rpartition(".")
+        before = self.find(parent) if parent else None
+        if name in self._modules:
+            return self._modules[name]
+        path = self._path(name)
+        if path is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        made = self._execute(name, path, package=path.endswith("/__init__.py"))
+        if before is not None:
+            setattr(before, last, made)
+        return made
 
     def _import(
         self,
@@ -77,24 +99,18 @@ class SourceModules:
         whole = _absolute(name, globals or {}, level)
         if self._path(whole.partition(".")[0]) is None:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = self._found(whole)
+        found = self.find(whole)
         for part in fromlist or ():
             if not hasattr(found, part) and self._path(f"{whole}.{part}") is not None:
-                setattr(found, part, self._found(f"{whole}.{part}"))
-        return found if fromlist else self._found(whole.partition(".")[0])
+                setattr(found, part, self.find(f"{whole}.{part}"))
+        return found if fromlist else self.find(whole.partition(".")[0])
 
-    def _found(self, name: str) -> ModuleType:
-        parent, _, last = name.rpartition(".")
-        before = self._found(parent) if parent else None
-        if name in self._modules:
-            return self._modules[name]
-        path = self._path(name)
-        if path is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        made = self._execute(name, path, package=path.endswith("/__init__.py"))
-        if before is not None:
-            setattr(before, last, made)
-        return made
+    def _beside(self) -> Iterator[str]:
+        """The names of all modules in the folder."""
+        for path in self._files:
+            place = posixpath.relpath(path, self._folder or ".")
+            if place.endswith(".py") and not place.startswith("../"):
+                yield place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def _path(self, name: str) -> str | None:
         """The file of a module, if it lies in the folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,39 @@ def test_what_earlier_versions_saved_is_read(write):
         opened(PLAIN, write({"state": 7}), state)
     with pytest.raises(OperatorFailedError, match="saved as its attributes"):
         opened(BOTH, write({"n": 7}), state)
+
+
+WITH_BOX = """
+class Operator:
+    def __init__(self):
+        self.box = None
+    def on_event(self, dora_event, send_output):
+        from tools.boxes import Box
+        self.box = self.box or Box()
+        return DoraStatus.CONTINUE
+"""
+
+
+def boxed(version, saved=None):
+    """What an operator keeps behind one event, and which version of a class its box then is of."""
+    helper = f"class Box:\n    version = {version}\n    def __init__(self):\n        self.n = 7\n"
+    files = {"ops/log.py": WITH_BOX, "ops/tools/__init__.py": "", "ops/tools/boxes.py": helper, "other.py": "raise ValueError"}
+    made = PythonOperator(EventOperator("boxing", "op", alone=True, file="ops/log.py", state="pickle"), files, "{}", {})
+    made.open(saved)
+    before = made._instance.box and (made._instance.box.version, made._instance.box.n)
+    made.on_event({"type": "INPUT", "id": "n"}, lambda *_: None)
+    made.close()
+    return made.save(), before
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new worker", "a living worker"])
+def test_a_pickled_class_of_a_module_that_a_function_imports_is_found_as_it_is_now(is_new):
+    saved, _ = boxed(1)
+    for name in [name for name in sys.modules if is_new and name.startswith("event_operators_boxing_")]:
+        del sys.modules[name]
+    again, found = boxed(2, saved)
+    assert found == (2, 7)
+    assert boxed(3, again)[1] == (3, 7)
 
 
 @pytest.mark.parametrize(("own", "told"), [(GET, "get_state() without set_state"), (SET, "set_state(value) without get_state")])

@@ -271,12 +271,14 @@ def _check_keys(deployed: Sequence[PipelineSteps]) -> None:
 
 
 def _same_key(key: dg.AssetKey, pipeline: str, name: str, other: str, other_name: str) -> PipelineError:
-    return PipelineError(
-        f"{name!r} of the pipeline {pipeline!r} and {other_name!r} of {other!r} have the same asset key",
-        asset=key.to_user_string(),
-        remedy=f"give each a key of its own: asset_keys={{'{pipeline}.{name}': ..., '{other}.{other_name}': ...}}, "
-        "which a translator has to leave apart",
-    )  # fmt: skip
+    if (pipeline, name) == (other, other_name):
+        told = f"the source or lookup {name!r} of the pipeline {pipeline!r} and the table or sink of that name have one asset key"
+        remedy = "let the translator tell them apart by data.kind, or rename one"
+    else:
+        told = f"{name!r} of the pipeline {pipeline!r} and {other_name!r} of {other!r} have the same asset key"
+        apart = f"asset_keys={{'{pipeline}.{name}': ..., '{other}.{other_name}': ...}}"
+        remedy = f"give each a key of its own: {apart}, which a translator has to leave apart"
+    return PipelineError(told, asset=key.to_user_string(), remedy=remedy)
 
 
 def _engine(pipeline: Pipeline, engine: Engine | str | None) -> Engine:

@@ -78,6 +78,13 @@ class OfTheLake(do.PipelineTranslator):
         return spec.replace_attributes(key=["lake", data.name], group_name=data.kind, **more)
 
 
+class ByKind(do.PipelineTranslator):
+    """Keys that tell sources and tables apart."""
+
+    def get_asset_spec(self, data: AssetData) -> dg.AssetSpec:
+        return super().get_asset_spec(data).replace_attributes(key=[data.kind, data.name])
+
+
 @pytest.mark.usefixtures("on_sail")
 def test_a_translator_has_the_last_word_and_runs_go_by_it(folder: Path, instance: dg.DagsterInstance) -> None:
     defs = do.build_definitions(demo.pipeline(folder), translator=OfTheLake(), preview_rows={"clean": 1}, masked_columns=["k"])
@@ -126,15 +133,22 @@ def test_two_tables_of_one_name_are_given_keys_by_their_pipelines(tmp_path: Path
 
 
 def test_a_source_and_a_table_of_one_name_cannot_have_one_key(tmp_path: Path) -> None:
-    def same(**declared: str) -> do.Pipeline:
+    def same(source: str = "kept", **declared: str) -> do.Pipeline:
         made = do.Pipeline("p", root=str(tmp_path))
-        made.source("kept", do.MemorySource(schema="v long")).filter("v > 0", name="f").to_table("kept", **declared)
+        made.source(source, do.MemorySource(schema="v long")).filter("v > 0", name="f").to_table("kept", **declared)
         return made
 
     with pytest.raises(PipelineError, match=r"cannot tell them apart.*say to_table\('kept', asset_key=...\)"):
         do.build_definitions(same(), asset_keys={"kept": "lake/kept"})
     found = keys(do.build_definitions(same(asset_key="lake/kept")))
     assert found == {"p/kept_source": set(), "lake/kept": {"p/kept_source"}}
+    with pytest.raises(
+        PipelineError,
+        match=r"or lookup 'kept' of .* sink of that name have one .* the translator tell .* by data.kind, or rename one$",
+    ):
+        do.build_definitions(same(), translator=OfTheLake())
+    assert keys(do.build_definitions(same(), translator=ByKind())).keys() == {"source/kept", "table/kept"}
+    assert keys(do.build_definitions(same("rows"), translator=OfTheLake())).keys() == {"lake/kept", "lake/rows"}
     with pytest.raises(PipelineError, match=r"'orders' and 'named', which is made here, .*'sales.named': ..."):
         do.build_definitions(reading(tmp_path), asset_keys={"orders": "a", "named": "a"})
 

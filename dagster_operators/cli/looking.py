@@ -81,7 +81,7 @@ def read(stored: StoredPipeline, *, table: str, epoch: int | None, columns: str 
 
     TABLE may be an output of a dataflow, as node/output: then its messages are told in their order, with their values.
     """
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = list(dict.fromkeys(name.strip() for name in columns.split(","))) if columns else None
     if "/" in table:
         stored_rows = stored.to_arrow(table_of(table), epoch=epoch)
         shown, rows = names or stored_rows.column_names, messages_of(stored_rows, names, limit or None)

@@ -122,6 +122,7 @@ def test_read_gives_rows_of_any_epoch(root: Path) -> None:
     assert len(told("read", root, "clean", "--limit", 0).splitlines()) == 10
     rows = told("read", root, "sums", "--epoch", 1, "--columns", "n", "--json")
     assert [json.loads(row) for row in rows.splitlines()] == [{"n": 33}]
+    assert told("read", root, "clean", "--limit", 2, "--columns", "n, n").splitlines() == ["n", "10", "11"]
     assert "there is no table 'none'" in told("read", root, "none", code=1)
     assert found("read", root, "clean", "--columns", "m", code=1)["error"] == "PipelineError"
     assert "epochs 1 to 3 can be read" in told("read", root, "clean", "--epoch", 9, code=1)

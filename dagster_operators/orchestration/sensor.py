@@ -95,7 +95,7 @@ def source_sensor(
         if verdict is not None and not verdict.reason:
             events = [told.reminder(news)]
         if events:
-            told.asked = (unread, verdict.number + 1 if verdict else 1, newest_run(context.instance))
+            told.asked = (unread, verdict.tries + 1 if verdict else 1, newest_run(context.instance))
             return dg.SensorResult(asset_events=events, cursor=told.as_cursor())
         nothing = f"The sources hold nothing that was not told, after epoch {news.epoch}"
         reason = f"{verdict.reason} ({news.in_words()})" if verdict else nothing
@@ -130,5 +130,5 @@ def _request(steps: PipelineSteps, instance: dg.DagsterInstance, news: News) -> 
     verdict = judge(instance, key, lambda run: found_nothing(run, steps.name, news.epoch))
     if verdict.reason:
         return dg.SkipReason(f"{verdict.reason} ({news.in_words()})")
-    run_key = f"{key}:{verdict.number}" if verdict.number else key
+    run_key = f"{key}:{verdict.runs}" if verdict.runs else key
     return dg.RunRequest(run_key=run_key, tags={**steps.run_tags, NEWS_TAG: key})

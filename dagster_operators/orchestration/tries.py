@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,11 @@ NEWS_TAG: Final = "dagster_operators/news"
 _PAUSES: Final = (0.0, 60.0, 300.0, 1800.0)
 """How long after the end of a run that failed the next one is started: so many times, then no more."""
 
+_REMEMBERED_SECONDS: Final = 86_400.0
+"""How long a run that succeeded counts as a try: a root may be restored again some other day."""
+
 _LOOKED_AT: Final = (len(_PAUSES) + 1) ** 2
-"""The most runs there can be for the same news: behind each that succeeded the root may go back, so many times."""
+"""The most runs that can count for the same news: behind each that succeeded the root may go back, so many times."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,13 @@ class Verdict:
     """Whether to start a run for some news.
 
     Attributes:
-        number: How many runs for the same news there were.
+        tries: How many of the runs for the same news count.
+        runs: How many there were, if they were started for it.
         reason: Why not to start one; empty to start it.
     """
 
-    number: int = 0
+    tries: int = 0
+    runs: int = 0
     reason: str = ""
 
 
@@ -46,31 +51,34 @@ def judge(instance: dg.DagsterInstance, news: str, nothing: Callable[[dg.Dagster
         news: The key of the news.
         nothing: Whether a run looked at the pipeline as it is now, and found nothing new.
     """
-    records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=_LOOKED_AT)
+    of_news = dg.RunsFilter(tags={NEWS_TAG: news})
+    records = instance.get_run_records(of_news, limit=_LOOKED_AT)
     if not records:
         return Verdict()
-    last, which = records[0], "which was started for this"
+    last, which, now = records[0], "which was started for this", time.time()
     verdict = judge_last(
-        instance, last, _count(records), last.dagster_run.job_name, time.time(), which=which, nothing=nothing(last.dagster_run)
+        instance, last, _tries(records, now), last.dagster_run.job_name, now, which=which, nothing=nothing(last.dagster_run)
     )
-    return Verdict(len(records), verdict.reason)
+    runs = instance.get_runs_count(of_news) if len(records) == _LOOKED_AT else len(records)  # it makes the next one's key
+    return replace(verdict, runs=runs)
 
 
-def _count(records: Sequence[RunRecord]) -> int:
-    """How many tries runs for the same news were, the newest first: of those before one that succeeded only such ones count."""
-    done = [record.dagster_run.status is dg.DagsterRunStatus.SUCCESS for record in records]
-    return sum(done) + (done.index(True) if any(done) else len(done))
+def _tries(records: Sequence[RunRecord], now: float) -> int:
+    """How many tries runs for the same news were, the newest first: of those from the last success back only recent successes."""
+    done = [record for record in records if record.dagster_run.status is dg.DagsterRunStatus.SUCCESS]
+    recent = [record for record in done if record.end_time is None or now - record.end_time < _REMEMBERED_SECONDS]
+    return len(recent) + (records.index(done[0]) if done else len(records))
 
 
 def judge_last(
-    instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float, *, which: str, nothing: bool
+    instance: dg.DagsterInstance, last: RunRecord, tries: int, job: str, now: float, *, which: str, nothing: bool
 ) -> Verdict:
     """Whether to start a run again for the same news.
 
     Args:
         instance: Knows the runs.
         last: The last one, which is over.
-        count: How many there were.
+        tries: How many there were.
         job: What a person launches instead.
         now: The time.
         which: What the last one is to the news, in words.
@@ -79,14 +87,14 @@ def judge_last(
     run = last.dagster_run
     if run.status is dg.DagsterRunStatus.SUCCESS:
         # what it did is gone, as the same is new after the same epoch: the root was removed or restored
-        reason = ": it found nothing new" if nothing else _why_not_again(last, count, job, now)
+        reason = ": it found nothing new" if nothing else _why_not_again(last, tries, job, now)
     else:
-        reason = _why_not(instance, last, count, job, now)
+        reason = _why_not(instance, last, tries, job, now)
     told = f"run {run.run_id} ({run.job_name}), {which}, is {run.status.value.lower()}"
-    return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(count)
+    return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(tries)
 
 
-def _why_not(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float) -> str | None:
+def _why_not(instance: dg.DagsterInstance, last: RunRecord, tries: int, job: str, now: float) -> str | None:
     """Why not to start another one after the last run, which is over; None to start it."""
     run = last.dagster_run
     if run.status is dg.DagsterRunStatus.CANCELED:
@@ -94,20 +102,20 @@ def _why_not(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str
     lasting = _lasting_cause(instance, run.run_id)
     if lasting:
         return f": {lasting}. To start over when that is settled: re-execute it, or launch {job}"
-    return _why_not_again(last, count, job, now)
+    return _why_not_again(last, tries, job, now)
 
 
-def _why_not_again(last: RunRecord, count: int, job: str, now: float) -> str | None:
+def _why_not_again(last: RunRecord, tries: int, job: str, now: float) -> str | None:
     """Why not to start another one by now, for a reason that may have passed; None to start it."""
-    if count > len(_PAUSES):
-        return f", the last of {count} tries: re-execute it, or launch {job}"
-    due = _ended(last, count) + _PAUSES[count - 1]
-    return f": try {count + 1} of {len(_PAUSES) + 1} begins {_clock(due)}" if now < due else None
+    if tries > len(_PAUSES):
+        return f", the last of {tries} tries: re-execute it, or launch {job}"
+    due = _ended(last, tries) + _PAUSES[max(tries, 1) - 1]
+    return f": try {tries + 1} of {len(_PAUSES) + 1} begins {_clock(due)}" if now < due else None
 
 
-def _ended(last: RunRecord, count: int) -> float:
+def _ended(last: RunRecord, tries: int) -> float:
     """When the last run ended; a killed one, of which nobody knows that, when the first pause would have begun."""
-    return last.end_time or ((last.start_time or 0.0) if count > 1 else 0.0)
+    return last.end_time or ((last.start_time or 0.0) if tries > 1 else 0.0)
 
 
 def _lasting_cause(instance: dg.DagsterInstance, run_id: str) -> str:

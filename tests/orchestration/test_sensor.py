@@ -16,7 +16,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
-from dagster_operators.orchestration.tries import NEWS_TAG
+from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -216,6 +216,20 @@ def test_what_a_run_did_that_is_gone_is_done_again_and_not_for_ever(
         assert found.run_requests[0].run_key.endswith(f":{number}")
         instance.add_run(dg.DagsterRun(job_name="demo_epoch", status=dg.DagsterRunStatus.SUCCESS, tags=asked(found)))
     assert "is success, the last of 5 tries: re-execute it, or launch demo_epoch" in str(asked_again(sensor, instance))
+
+
+def test_a_success_of_some_other_day_is_no_try_and_run_keys_go_on(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root that is restored now and then was given up after the fifth time, for good."""
+    job = dg.GraphDefinition("demo_epoch").to_job()
+    for _ in range(5):
+        assert job.execute_in_process(instance=instance, tags={NEWS_TAG: "n"}).success
+    assert "is success, the last of 5 tries" in judge(instance, "n", lambda _: False).reason
+    monkeypatch.setattr("dagster_operators.orchestration.tries._LOOKED_AT", 3)  # more runs than are looked at
+    monkeypatch.setattr("dagster_operators.orchestration.tries._REMEMBERED_SECONDS", 0.0)  # as of a day later
+    monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+    assert judge(instance, "n", lambda _: False) == Verdict(tries=0, runs=5)
 
 
 @pytest.mark.usefixtures("on_sail")

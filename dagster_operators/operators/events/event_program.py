@@ -121,7 +121,7 @@ class EventProgram:
             rows = pa.RecordBatch.from_arrays([*rows.columns, keys], schema=schema)
         if self._out is None:
             raise OperatorFailedError(
-                "a message was sent before any event of the epoch", output=address, remedy="send it in on_event, of an event"
+                "a message was sent before any event of the epoch", output=address, remedy="send it in on_event"
             )
         self._out.collect(rows, address)
 

@@ -164,9 +164,9 @@ class PythonOperator(PythonFile):
         """Whether ``get_state()`` gave what an earlier version saved, which did not say so: if not, it was an attribute."""
         if kept.keys() != {_STATE}:
             return False
-        return self._tells_state or not any(
-            names_attribute(self._files[str(one.__file__)], _STATE) for one in self._modules.loaded()
-        )
+        if self._tells_state or _STATE in self._of_init:
+            return self._tells_state
+        return not any(names_attribute(self._files[str(one.__file__)], _STATE) for one in self._modules.loaded())
 
 
 class _Unpickler(pickle.Unpickler):

@@ -68,6 +68,7 @@ def test_a_message_that_has_no_place_in_the_epoch_is_not_dropped():
     with pytest.raises(OperatorFailedError, match="sent before any event of the epoch") as caught:
         program._collect(None, pa.record_batch({"seq": [1]}), "one/out")
     assert caught.value.where["output"] == "one/out"
+    assert caught.value.remedy == "send it in on_event"
 
 
 # --- events and state ------------------------------------------------------------------------------------------------

@@ -85,6 +85,8 @@ def test_what_earlier_versions_saved_is_read(write):
     assert value(PLAIN, write({"n": 7}), state) == (7, None)
     assert value(BOTH, write({"state": 7}), state) == (7, None)
     assert value(NAMED, write({"state": 7}), state) == (None, 7)
+    unnamed = PLAIN.replace("self.n = 5", "setattr(self, 'sta' + 'te', 5)")  # which no look at the text finds
+    assert value(unnamed, write({"state": 7}), state) == (None, 7)
     with pytest.raises(OperatorFailedError, match=r"saved by get_state\(\)"):
         opened(PLAIN, write({"state": 7}), state)
     with pytest.raises(OperatorFailedError, match="saved as its attributes"):

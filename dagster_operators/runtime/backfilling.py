@@ -6,7 +6,9 @@ They are computed anew with it. They must come out as they are: who adds a table
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
@@ -72,6 +74,7 @@ class _Past:
         self._kept = KeptPlans(run.root)
         self._completed = {complete.epoch: complete for complete in run.history()}
         self._same: dict[tuple[str, str], bool] = {}
+        self._beside: dict[tuple[str, str], AbstractSet[str]] = {}
 
     def unlike(self, table: str) -> _Why | None:
         """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
@@ -90,7 +93,7 @@ class _Past:
             if not self._ran(complete, table, name) and self._read(complete):
                 text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
                 return _Why(text, f", since={complete.epoch + 1}")
-            if cut := self._late(complete) or self._forgot(complete):
+            if cut := self._cut(complete, name):
                 return _Why(f"{cut} in epoch {complete.epoch}", AS_IT_CUT)
             name = to.renamed.get(name, name) if to is not None else name
         return self._decided(table, first)
@@ -103,16 +106,29 @@ class _Past:
             before.offsets.get(name) != offsets.get(name) for name in before.offsets.keys() | offsets.keys() if name not in others
         )
 
-    def _late(self, complete: Complete) -> str:
-        """That rows were late in an epoch, which are in time where more is read at once; else empty."""
-        late = next((one for one, rows in complete.late_rows.items() if rows and one in self._part.operators), "")
-        return late and f"rows were late for {late}"
+    def _cut(self, complete: Complete, name: str) -> str:
+        """What an epoch did, for a table as it was called then, that comes out otherwise where more is read at once; else empty.
 
-    def _forgot(self, complete: Complete) -> str:
-        """That keys were forgotten in an epoch, which come back to what they had where more is read at once; else empty."""
-        figures = (name.rpartition(".") for name, value in complete.metrics.items() if value)
-        forgetful = next((name for name, _, figure in figures if figure == FORGOTTEN_KEYS and name not in self._others), "")
-        return forgetful and f"{forgetful} forgot keys"
+        Late rows are in time there, and keys that were forgotten come back to what they had.
+        """
+        others = self._beside_then(complete.logical_plan, name)
+        found = (f"rows were late for {one}" for one, rows in complete.late_rows.items() if rows and _operator(one) not in others)
+        forgetful = (one for one, value in complete.metrics.items() if value and one.endswith(f".{FORGOTTEN_KEYS}"))
+        return next(chain(found, (f"{_operator(one)} forgot keys" for one in forgetful if _operator(one) not in others)), "")
+
+    def _beside_then(self, logical: str, name: str) -> AbstractSet[str]:
+        """The operators of a plan that did not lead to a table, by the names of then."""
+        from dagster_operators.plans.shape import PlanShape
+
+        if (logical, name) not in self._beside:
+            plan = self._kept.find(logical) if logical else None
+            ends = {table.name: table.stream.operator for table in plan.tables} if plan is not None else {}
+            beside: AbstractSet[str] = self._others
+            if plan is not None and name in ends:
+                shape = PlanShape(plan)
+                beside = shape.nodes.keys() - shape.upstream([ends[name]])
+            self._beside[logical, name] = beside
+        return self._beside[logical, name]
 
     @property
     def _others(self) -> frozenset[str]:
@@ -151,6 +167,11 @@ class _Past:
                 text = f"it was decided behind epoch {record.epoch} about {record.subject}: {record.choice}"
                 return _Why(text, f", since={record.epoch + 1}")
         return None
+
+
+def _operator(name: str) -> str:
+    """The operator that a figure is of, which may be one of its sides."""
+    return name.partition(".")[0]
 
 
 def _made(up: Mapping[str, str], stream: StreamRef) -> tuple[str, str]:

@@ -240,6 +240,78 @@ def test_a_rebuild_tells_of_a_table_of_changes_that_nobody_named(
         assert content(made, "log") == before
 
 
+def seconds(*rows: tuple[str, int] | None) -> list[Any]:
+    """Rows with the second at which they happened, one an epoch."""
+    return [[(row[0], f"2026-01-01 00:{row[1] // 60:02}:{row[1] % 60:02}")] if row else [] for row in rows]
+
+
+def source_of(made: do.Pipeline, name: str, rows: list[Any]) -> do.Stream:
+    return made.source(name, do.MemorySource(rows, schema="k string, at timestamp"), event_time="at", lateness="0 s")
+
+
+def joined(root: Path, *, more: bool = False) -> do.Pipeline:
+    """A row that is late for one side of a join."""
+    made = do.Pipeline("cut", root=str(root), engine=SAIL)
+    left = source_of(made, "left", seconds(("x", 0), ("y", 100), ("x", 5))).key_by("k")
+    right = source_of(made, "right", seconds(("x", 1), ("y", 101), ("x", 102))).rename(at="u").key_by("k")
+    rows = left.interval_join(right, lower="-10 s", upper="10 s", name="joined")
+    rows.to_table("kept")
+    if more:
+        rows.filter("k IS NOT NULL", name="some").to_table("more", backfill=True)
+    return made
+
+
+def renamed(root: Path, *, more: bool = False) -> do.Pipeline:
+    """A row that was late for an operator by the name that it had then."""
+    made = do.Pipeline("cut", root=str(root), engine=SAIL)
+    windows = source_of(made, "rows", seconds(("x", 0), ("y", 100), ("x", 5))).key_by("k").window(do.Tumbling("10 s"))
+    named: dict[str, Any] = {"name": "now", "renamed_from": "was"} if more else {"name": "was"}
+    rows = windows.aggregate(n="count(*)", emit="final", **named)
+    rows.to_table("kept")
+    if more:
+        rows.filter("n > 0", name="some").to_table("more", backfill=True)
+    return made
+
+
+@pytest.mark.parametrize(("program", "told"), [(joined, "joined.left"), (renamed, "was")])
+def test_rows_that_were_late_for_a_side_or_by_an_earlier_name(
+    tmp_path: Path, program: Callable[..., do.Pipeline], told: str
+) -> None:
+    first = program(tmp_path)
+    first.run_until_caught_up()
+    before = content(first, "kept")
+    made = program(tmp_path, more=True)
+    with pytest.raises(PipelineError, match=f"rows were late for {told} in epoch 3") as caught:
+        made.run_epoch()
+    assert content(made, "kept") == before
+    (remedy,) = re.findall(r"pipeline\.(rebuild\(.*?\));", caught.value.remedy)
+    eval(f"made.{remedy}", {"made": made})  # noqa: S307 - what the message says
+    assert content(made, "kept") == content(made, "more") == before
+
+
+def counted(root: Path, *, forgets: bool = False, beside: bool = False, tables: int = 1) -> do.Pipeline:
+    """Keys that come back, counted by an operator that may forget them, and by one beside it that does."""
+    made = do.Pipeline("cut", root=str(root), engine=SAIL)
+    rows = source_of(made, "rows", seconds(("a", 0), ("b", 100), ("a", 95), ("c", 200))).key_by("k")
+    more: dict[str, Any] = {"forget_after": "10 s"} if forgets else {}
+    counts = rows.aggregate(n="count(*)", name="counts", **more)
+    counts.to_table("counts")
+    if beside:
+        rows.aggregate(n="count(*)", forget_after="10 s", name="gone").to_table("gone")
+    for number in range(1, tables):
+        counts.filter("n > 0", name=f"some_{number}").to_table(f"more_{number}", backfill=True)
+    return made
+
+
+def test_an_operator_that_is_gone_and_led_to_another_table_forbids_nothing(tmp_path: Path) -> None:
+    first = counted(tmp_path, beside=True)
+    first.run_until_caught_up()
+    assert any("gone.forgotten_keys" in epoch.metrics for epoch in first.epochs.coordinator.history())
+    made = counted(tmp_path, tables=2)
+    made.run_epoch()
+    assert content(made, "counts") == content(made, "more_1") == Counter([("a", 2), ("b", 1), ("c", 1)])
+
+
 def filled(root: Path, *, late: bool, count: int = 4) -> do.Pipeline:
     made = do.Pipeline("filled", root=str(root), engine=SAIL)
     rows = [[("a", number, f"2026-01-01 00:0{number}:00")] for number in range(5)]

@@ -205,7 +205,7 @@ class Rebuildable:
         from dagster_operators.runtime.backfilling import check_neighbours
         from dagster_operators.runtime.rebuilding import part_of
 
-        check_neighbours(epochs, part_of(epochs, new, ()), new)
+        check_neighbours(epochs, part_of(epochs, new, ()), new, AT_ONCE)
 
     def _to_fill(self, epochs: Epochs) -> list[str]:
         """The tables that are filled before the next epoch begins."""

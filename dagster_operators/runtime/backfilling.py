@@ -24,22 +24,24 @@ if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.transition import Transition
 
 
-def check_neighbours(epochs: Epochs, part: Part, new: Collection[str]) -> None:
+def check_neighbours(epochs: Epochs, part: Part, new: Collection[str], at_once: int) -> None:
     """Refuse to fill tables if others, that there are, could come out otherwise than they are.
 
     Args:
         epochs: The pipeline's.
         part: What would be computed anew.
         new: The tables that are to be filled.
+        at_once: Of how many epochs one epoch would read at most.
 
     Raises:
         PipelineError: They could.
     """
     if not part.beside:
         return
-    past = _Past(epochs.coordinator, epochs.planning.comparing.logical(), part)
+    past = _Past(epochs.coordinator, epochs.planning.comparing.logical(), part, at_once)
     lookups = sorted(part.operators & set(epochs.planning.plan().lookups))
     logs = logs_beside(epochs, part)
     for table in part.beside:
@@ -48,7 +50,7 @@ def check_neighbours(epochs: Epochs, part: Part, new: Collection[str]) -> None:
             why = _Why("it has the changes of each epoch, and what many epochs have read would be read at once")
         if why is not None:
             told = ", ".join(map(repr, [*new, *logs]))
-            options = why.options + (AS_IT_CUT if logs and AS_IT_CUT not in why.options else "")
+            options = why.options + (AS_IT_CUT if logs and "epochs_at_once=" not in why.options else "")
             left = "since= leaves out what was read before, without it they have all; " if "since=" in options else ""
             raise PipelineError(
                 f"to fill it, {table}, of the same state, would be computed anew and may come out otherwise: {why.text}",
@@ -69,8 +71,8 @@ class _Why:
 class _Past:
     """What the epochs of a pipeline did that lead to what it is now."""
 
-    def __init__(self, run: Coordinator, after: LogicalPlan | None, part: Part) -> None:
-        self._run, self._after, self._part = run, after, part
+    def __init__(self, run: Coordinator, after: LogicalPlan | None, part: Part, at_once: int) -> None:
+        self._run, self._after, self._part, self._at_once = run, after, part, at_once
         self._kept = KeptPlans(run.root)
         self._completed = {complete.epoch: complete for complete in run.history()}
         self._same: dict[tuple[str, str], bool] = {}
@@ -78,25 +80,34 @@ class _Past:
 
     def unlike(self, table: str) -> _Why | None:
         """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
-        first, name = 1, table
+        first, name, remade = 1, table, False
         for complete, to in leading_to_now(self._run):
-            if to is not None and to.kind == "rebuild" and (not to.tables or name in to.tables):
-                if to.between:
-                    return _Why(f"epoch {complete.epoch} computed a time range of it anew")
-                if to.since > 1 or not to.tables:
-                    since = f", since={to.since}" if to.since > 1 else ""
-                    return _Why(f"epoch {complete.epoch} computed it anew from epoch {to.since} on", since)
-                first = complete.epoch
-                break
-            if to is not None and to.kind == "reset" and self._is_elsewhere(complete, to.offsets):
-                return _Why(f"epoch {complete.epoch} put a source elsewhere", f", since={complete.epoch}")
-            if not self._ran(complete, table, name) and self._read(complete):
-                text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
-                return _Why(text, f", since={complete.epoch + 1}")
+            if not remade:
+                if to is not None and to.kind == "rebuild" and (not to.tables or name in to.tables):
+                    if why := self._remade_otherwise(complete.epoch, to):
+                        return why
+                    if to.epochs_at_once:
+                        return self._decided(table, complete.epoch)
+                    first, remade = complete.epoch, True  # its cut is unknown: it may be the one of the epochs
+                elif to is not None and to.kind == "reset" and self._is_elsewhere(complete, to.offsets):
+                    return _Why(f"epoch {complete.epoch} put a source elsewhere", f", since={complete.epoch}")
+                elif not self._ran(complete, table, name) and self._read(complete):
+                    text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
+                    return _Why(text, f", since={complete.epoch + 1}")
             if cut := self._cut(complete, name):
                 return _Why(f"{cut} in epoch {complete.epoch}", AS_IT_CUT)
             name = to.renamed.get(name, name) if to is not None else name
         return self._decided(table, first)
+
+    def _remade_otherwise(self, epoch: int, to: Transition) -> _Why | None:
+        """Why a rebuild computed a table of other rows than filling it would, or of the same cut otherwise."""
+        if to.between:
+            return _Why(f"epoch {epoch} computed a time range of it anew")
+        since = f", since={to.since}" if to.since > 1 else ""
+        at_once = f", epochs_at_once={to.epochs_at_once}" if to.epochs_at_once not in (0, self._at_once) else ""
+        if since or not to.tables:
+            return _Why(f"epoch {epoch} computed it anew from epoch {to.since} on", since + at_once)
+        return _Why(f"epoch {epoch} computed it anew with epochs_at_once={to.epochs_at_once}", at_once) if at_once else None
 
     def _is_elsewhere(self, complete: Complete, offsets: Mapping[str, object]) -> bool:
         """Whether a source that leads to the tables went on from somewhere else."""

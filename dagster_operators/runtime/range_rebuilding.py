@@ -137,6 +137,7 @@ class RangeRebuilding(Rebuilding):
             carried(last.held, origins), tables=tuple(self._part.tables), since=self._request.since,
             taken=self._shadow.coordinator.view().pipeline, unfinished=unfinished_in(carried(last.metrics, origins)),
             times=last.times, between=(self._between.start, self._between.end),
+            epochs_at_once=self._request.at_once,
         )  # fmt: skip
 
     @override

@@ -281,6 +281,7 @@ class Rebuilding:
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
             tables=tuple(self._part.tables), since=self._request.since, taken=self._shadow.coordinator.view().pipeline,
             unfinished=unfinished_in({**others, **made.metrics}), times=self._times(last, made),
+            epochs_at_once=self._request.at_once,
         )  # fmt: skip
 
     def _times(self, last: Complete, made: Complete) -> dict[str, TableTime]:

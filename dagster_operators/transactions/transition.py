@@ -35,6 +35,7 @@ class Transition:
         back: The sources that go back to it; empty for all.
         tables: Those that a rebuild computed anew.
         since: The first epoch of which it read something; 0 for all.
+        epochs_at_once: Of how many epochs a rebuild read at once at most; 0 in those that earlier versions of the package began.
         taken: The ledger of the rebuild whose files it took over.
         sinks: The last epoch that each external participant is to have something of, of a rollback.
         times: How far time has come in each table behind it; None in those that earlier versions of the package began.
@@ -62,6 +63,7 @@ class Transition:
     emptied: tuple[str, ...] = added(2, ())
     renamed: Mapping[str, str] = added(2, {})
     between: tuple[int, ...] = added(2, ())
+    epochs_at_once: int = added(2, 0)
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

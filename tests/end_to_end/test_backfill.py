@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, UndecidedChangeError
+from dagster_operators.runtime.rebuilding import Rebuilding
 from tests.engines import EMBEDDED, SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -308,6 +310,36 @@ def test_an_operator_that_is_gone_and_led_to_another_table_forbids_nothing(tmp_p
     first.run_until_caught_up()
     assert any("gone.forgotten_keys" in epoch.metrics for epoch in first.epochs.coordinator.history())
     made = counted(tmp_path, tables=2)
+    made.run_epoch()
+    assert content(made, "counts") == content(made, "more_1") == Counter([("a", 2), ("b", 1), ("c", 1)])
+
+
+@pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["told", "by_an_earlier_version"])
+def test_a_rebuild_that_cut_what_was_read_as_the_epochs_did_is_not_taken_for_one_that_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    behind = Rebuilding._behind
+    if not known:
+        monkeypatch.setattr(Rebuilding, "_behind", lambda *given: replace(behind(*given), epochs_at_once=0))
+    counted(tmp_path, forgets=True).run_until_caught_up()
+    before = content(counted(tmp_path, forgets=True), "counts")
+    assert before == Counter([("a", 1), ("b", 1), ("c", 1)])
+    counted(tmp_path, forgets=True, tables=2).rebuild(["more_1"], epochs_at_once=1)
+    made = counted(tmp_path, forgets=True, tables=3)
+    told = "epoch 5 computed it anew with epochs_at_once=1" if known else "counts forgot keys in epoch"
+    with pytest.raises(PipelineError, match=told) as caught:
+        made.run_epoch()
+    (remedy,) = re.findall(r"pipeline\.(rebuild\(.*?\));", caught.value.remedy)
+    assert remedy == "rebuild(['more_2'], epochs_at_once=1)"
+    eval(f"made.{remedy}", {"made": made})  # noqa: S307 - what the message says
+    assert content(made, "counts") == content(made, "more_2") == before
+
+
+@pytest.mark.slow
+def test_a_table_beside_one_that_was_rebuilt_as_a_backfill_is_filled(tmp_path: Path) -> None:
+    counted(tmp_path, forgets=True).run_until_caught_up()
+    counted(tmp_path, forgets=True).rebuild()
+    made = counted(tmp_path, forgets=True, tables=2)
     made.run_epoch()
     assert content(made, "counts") == content(made, "more_1") == Counter([("a", 2), ("b", 1), ("c", 1)])
 

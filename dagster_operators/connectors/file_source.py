@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +19,7 @@ from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
-from dagster_operators.connectors.read_failure import explain_read_failure, line_of
+from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.root_in_folder import refuse_a_root
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
@@ -383,17 +382,17 @@ class FileSource(Connector):
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The file, and if possible the record, its line and column, that made the engine fail."""
         files = {self._location.full_path(file): file for file in files_of(items)}
-        found = explain_read_failure(
+        return explain_read_failure(
             error,
             files,
             lambda file: self._frame(session, [file], schema_json, "fail"),
             lambda file: self._frame(session, [file], schema_json, "reject"),
+            self._lines,
         )
-        if found is not None and "record" in found.where:
-            with suppress(OSError, SourceError), self._location.opened(files[found.file], decompress=True) as stream:
-                line = line_of(found.record, io.BufferedReader(stream))
-                return found if line is None else type(found)(found.problem, remedy=found.remedy, **found.where, line=line)
-        return found
+
+    def _lines(self, file: SourceFile) -> Iterator[bytes]:
+        with self._location.opened(file, decompress=True) as stream:
+            yield from io.BufferedReader(stream)
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
         """From Parquet footers; unknown for text."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -33,6 +35,7 @@ def explain_read_failure(
     files: Mapping[str, F],
     frame: Callable[[F], DataFrame],
     rejects: Callable[[F], DataFrame] | None = None,
+    lines: Callable[[F], Iterable[bytes]] | None = None,
 ) -> SourceError | None:
     """The error about a file that an engine's error amounts to, or None if it is about something else.
 
@@ -41,21 +44,28 @@ def explain_read_failure(
         files: The files that were read, by path.
         frame: Reads one file; finds the one at fault if the engine does not name it.
         rejects: Reads one file with its corrupt records set aside, if it can have any.
+        lines: Gives the lines of one that has them.
     """
     text = _without_trace(error)
     named = [path for path in files if path in text or path in unquote(text)]
     if named and (_ABOUT_INPUT.search(text) or _VANISHED.search(text)):
-        return _explained(text, named[0], files[named[0]], rejects)
+        return _explained(text, named[0], files[named[0]], rejects, lines)
     if _NAMES_FILES in text or not _ABOUT_INPUT.search(text):
         return None
     for path, file in files.items():
         failure = _attempt(functools.partial(_read_all, frame, file))
         if isinstance(failure, Exception):
-            return _explained(_without_trace(failure), path, file, rejects)
+            return _explained(_without_trace(failure), path, file, rejects, lines)
     return None
 
 
-def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] | None) -> SourceError:
+def _explained(
+    text: str,
+    path: str,
+    file: F,
+    rejects: Callable[[F], DataFrame] | None,
+    lines: Callable[[F], Iterable[bytes]] | None,
+) -> SourceError:
     if _VANISHED.search(text):
         return MissingInputError("an input file of the epoch has vanished", file=path, remedy="put it back, then run again")
     if _UNREACHABLE.search(text):
@@ -67,25 +77,39 @@ def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] 
         problem = "an input file is truncated, or not of the format and schema it is read with"
         return BadInputError(problem, file=path, remedy="correct or remove the file")
     column = _COLUMN.search(reject["reason"])
+    line = None
+    with suppress(OSError, SourceError):  # the engine could read it
+        line = line_of(reject["record"], lines(file)) if lines else None
     return BadInputError(
         f"a record cannot be parsed ({reject['reason'][:_SHOWN]})",
         file=path,
         column=column[1] if column else None,
         record=reject["record"][:_SHOWN],
+        line=line,
         remedy=SET_ASIDE,
     )
 
 
 def line_of(record: str, text: Iterable[bytes]) -> int | None:
-    r"""The number of the line that a record, as an error shows it, begins at; None if no line is like it.
+    r"""The number of the line that a record begins at; None if no line is like it, or more than one is.
 
-    >>> line_of("xx,c", [b"id,customer\n", b"xx,cc\n", b"xx,c\r\n"]), line_of("y", [b"x"])
-    (3, None)
+    Args:
+        record: The whole record, which may have several lines.
+        text: The lines of its file.
+
+    >>> line_of("xx,c", [b"id,customer\n", b"xx,cc\n", b"xx,c\r\n"]), line_of("y", [b"x"]), line_of("y", [b"y", b"y"])
+    (3, None, None)
     """
-    first = record.strip().split("\n", 1)[0].strip()
-    shown = len(first) if len(record) == _SHOWN else None
-    told = (line.decode("utf-8", "replace").strip()[:shown] for line in text)
-    return next((number for number, line in enumerate(told, 1) if line == first), None)
+    wanted = [line.strip() for line in record.strip().split("\n")]
+    last = deque[str](maxlen=len(wanted))
+    found: int | None = None
+    for number, line in enumerate(text, 1):
+        last.append(line.decode("utf-8", "replace").strip())
+        if last[-1] == wanted[-1] and list(last) == wanted:
+            if found is not None:
+                return None
+            found = number - len(wanted) + 1
+    return found
 
 
 def _read_all(frame: Callable[[F], DataFrame], file: F) -> None:

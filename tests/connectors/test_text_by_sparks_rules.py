@@ -88,6 +88,31 @@ def test_a_stray_quote_fails_the_epoch(sail, tmp_path):
     assert (told.file, told.record) == (str(tmp_path / "a.csv"), '2,"lost')
 
 
+LONG = "x" * 600
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "line"),
+    [
+        ("json", f'{{"k": "{LONG}", "v": 1}}\n{{"k": "{LONG}", "v": "no"}}\n', 2),
+        ("csv", f"k,v\n{LONG},1\n{LONG},no\n", 3),
+        ("csv", 'k,v\n"a\nb",1\n"a\nc",no\n', 4),
+        ("csv", "k,v\na,no\nb,1\na,no\n", None),
+    ],
+    ids=["long_json", "long_csv", "of_two_lines", "twice"],
+)
+def test_the_line_of_a_record_among_others_that_begin_like_it(sail, tmp_path, kind, text, line):
+    (tmp_path / f"a.{kind}").write_text(text)
+    source = FileSource(tmp_path, format=kind, schema="k string, v long")
+    items, schema = source.choose(None, lambda: iter(())).slice.items, source.infer_schema(sail)
+    with pytest.raises(Exception, match=r"MALFORMED_RECORD|Parser error|Json error") as raised:
+        source.read(sail, items, schema).collect()
+    told = source.explain_failure(sail, raised.value, items, schema)
+    assert isinstance(told, BadInputError)
+    assert told.where.get("line") == line
+    assert len(told.record) <= 500
+
+
 @pytest.mark.parametrize("bad", ["7,b,many", "7,b"])
 @pytest.mark.parametrize("condition", ["id = 1", "k = 'nobody'", "id = 1 AND k = 'a'", "k LIKE '%c'"])
 def test_a_condition_does_not_hide_a_corrupt_record(sail, tmp_path, bad, condition):

@@ -405,11 +405,13 @@ class KeyedStream(PluggedIn, Built):
     def _refuse_final(self, emit: str | None, method: str, name: str | None) -> None:
         """Raise if final rows are wanted without a window that closes."""
         if emit == "final":
+            stream, windows = self._stream, f"window(Tumbling('1 day')).{method}(..., emit='final')"
+            first = f"; they need an event time: {stream._type.timeless_remedy}" if stream.event_time is None else ""  # noqa: SLF001
             raise PipelineError(
                 f"emit='final' is for rows that cannot change any more, and a row of {method} without a window always can",
-                pipeline=self._stream._dataflow.name,  # noqa: SLF001
+                pipeline=stream._dataflow.name,  # noqa: SLF001
                 operator=name or method,
-                remedy=f"put it into windows, which the watermark closes: window(Tumbling('1 day')).{method}(..., emit='final')",
+                remedy=f"put it into windows, which the watermark closes: {windows}{first}",
             )
 
     def _forget_after(self, given: str | timedelta | int | None, operator: str) -> int | None:

@@ -49,7 +49,9 @@ _OF_CHANGES: Final = (
     f"behind as_changes(), changes have the event time of a source that names one; of others {with_event_time(_LATEST)}; "
     f"or, in place of windows, {_BY_THE_TIME}"
 )
-_OF_CURRENT_ROWS: Final = f"rows that replace each other have none, as it would change; {_BY_THE_TIME}"
+_OF_CURRENT_ROWS: Final = (
+    f"rows that replace each other have none, as it would change: {with_event_time('')}; or, in place of windows, {_BY_THE_TIME}"
+)
 _OF_WINDOWS: Final = (
     "rows of windows that change have none: group by the windows, key_by('window_start', 'window_end').aggregate(...), or by "
     "larger ones: with_columns(day=\"date_trunc('day', window_start)\").key_by('day').aggregate(...)"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,6 +112,61 @@ def test_what_has_no_final_rows_is_refused_with_a_way_out() -> None:
             wanted()
     assert source().as_changes("op").filter("n > 1").final().within_last("1 hour").columns
     assert rows.join_as_of(rates, on="k", columns=["rate", "ts"], keep="1 hour").final().columns
+
+
+WANTING_TIME: tuple[Callable[[do.Stream], object], ...] = (
+    lambda rows: rows.final(),
+    lambda rows: rows.within_last("1 day"),
+    lambda rows: rows.key_by("k").window(do.Tumbling("1 day")),
+    lambda rows: rows.key_by("k").aggregate(m="max(n)", forget_after="1 day"),
+    lambda rows: rows.key_by("k").top(1, by="n", emit="final"),
+    lambda rows: rows.key_by("k").pivot("n", [1], m="count(*)", emit="final"),
+)
+_WAY = re.compile(r"into a table, (\S+), and read its changes in another pipeline: (.*?);")
+
+
+def told_way(build: Callable[[do.Stream], object], rows: do.Stream) -> tuple[str, ...]:
+    with pytest.raises(PipelineError) as refused:
+        build(rows)
+    way = _WAY.search(refused.value.remedy)
+    assert way, refused.value.remedy
+    assert way.end() < refused.value.remedy.index("in place of windows")
+    return way.groups()
+
+
+@pytest.mark.usefixtures("sail")
+def test_rows_that_replace_each_other_get_an_event_time_as_it_is_told(tmp_path: Path) -> None:
+    totals = do.Pipeline("totals", root=str(tmp_path / "totals"), engine=SAIL)
+    given = [[("a", at(1)), ("b", at(2))], [("a", at(3))], [("c", at(60))]]
+    rows = totals.source("rows", do.MemorySource(given, schema="k string, at timestamp"), event_time="at")
+    current = rows.key_by("k").aggregate(at="max(at)", n="count(*)")
+    ((table, read),) = {told_way(build, current) for build in WANTING_TIME}
+    eval(f"current{table}", {"current": current})  # noqa: S307 - as it is told
+    totals.run_until_caught_up()
+    report = do.Pipeline("report", root=str(tmp_path / "report"), engine=SAIL)
+    names = {"PipelineSource": do.PipelineSource, "root": str(tmp_path / "totals"), "report": report}
+    changes = eval(f"report.{read}", names)  # noqa: S307
+    changes.final().to_table("settled")
+    for build in WANTING_TIME[1:4]:
+        build(changes)
+    report.run_until_caught_up()
+    assert sorted((row.k, row.n) for row in report.read("settled").collect()) == [("a", 2), ("b", 1)]
+    for build in WANTING_TIME[4:]:
+        with pytest.raises(PipelineError) as refused:
+            build(changes)
+        (windows,) = re.findall(r"(window\(.*?\))\.", refused.value.remedy)
+        build(_Windowed(changes, windows))  # type: ignore[arg-type]
+
+
+@dataclass
+class _Windowed:
+    """A stream whose keys are put into windows as an error says."""
+
+    stream: do.Stream
+    told: str
+
+    def key_by(self, *keys: str) -> Any:
+        return eval(f"keyed.{self.told}", {"keyed": self.stream.key_by(*keys), "Tumbling": do.Tumbling})  # noqa: S307
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ class WeightedPartials:
         """
         from pyspark.sql import functions as F
 
-        told = raised([key for key in keys if not key.startswith("__")], "aggregate")
+        told = raised(keys, "aggregate")
         checked = f"CASE WHEN {WEIGHT} < 0 THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
         merged = self.merge(rows, keys)
         found = merged.selectExpr(*(f"`{name}`" for name in merged.columns if name != WEIGHT), checked)

@@ -34,22 +34,28 @@ def raised(keys: Sequence[str], operator: str = "") -> str:
     """SQL that fails the query where a row is taken back that is not there, with the key of that row, and no other columns of it.
 
     Args:
-        keys: The key columns, as SQL names.
+        keys: The key columns, as SQL names; those of the package's own, as ``__since``, are not told.
         operator: What it is told of.
 
     >>> print(raised([]))
     CAST(raise_error('a change takes a row back that is not there') AS BIGINT)
     """
     told = f"{operator}: {_TOLD}" if operator else _TOLD
-    if not keys:
+    named = ", ', ', ".join(f"{_text(key)}, {_value(key)}" for key in keys if not key.strip("`").startswith("__"))
+    if not named:
         return f"CAST(raise_error('{told}') AS BIGINT)"
-    named = ", ', ', ".join(f"{_text(key)}, coalesce(left(CAST({key} AS STRING), {_LONGEST}), 'null')" for key in keys)
     return f"CAST(raise_error(concat('{told} (a delete or an update_before of the key ', {named}, ')')) AS BIGINT)"
 
 
 def _text(key: str) -> str:
     """The name of a key column as SQL text, with what comes between it and its value."""
     return "'" + key.strip("`").replace("``", "`").replace("\\", "\\\\").replace("'", "\\'") + "='"
+
+
+def _value(key: str) -> str:
+    """A key's value as SQL text. Sail refuses to cast bytes that are no text: they are told as of an array, in hexadecimal."""
+    other = f"IF({key} IS NULL, 'null', btrim(CAST(array({key}) AS STRING), '[]'))"
+    return f"left(coalesce(TRY_CAST({key} AS STRING), {other}), {_LONGEST})"
 
 
 def weight_of(*, retracting: bool) -> str:

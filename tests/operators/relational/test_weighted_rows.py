@@ -44,6 +44,11 @@ def test_the_key_of_a_row_that_is_not_there_is_told(session):
     rows = session.createDataFrame([("a", 1, 0.5, -1)], SCHEMA).withColumnRenamed("n", "it's")
     with pytest.raises(Exception, match=r"not there \(a delete or an update_before of the key k=a, it's=1\)"):
         repeated(rows, keys=["`k`", "`it's`"]).collect()
+    with pytest.raises(Exception, match=r"of the key k=a\)"):
+        repeated(rows.selectExpr("*", "1L AS `__since`"), keys=["`k`", "`__since`"]).collect()
+    binary = rows.selectExpr("X'FF01' AS b", "named_struct('b', X'FF01') AS s", "array(1, 2) AS a", "X'6162' AS t", WEIGHT)
+    with pytest.raises(Exception, match=r"of the key b=.+, s=.+, a=\[1, 2\], t=ab\)"):
+        repeated(binary, keys=["`b`", "s", "a", "t"]).collect()
     unknown = session.createDataFrame([(None, 1, 0.5, -1)], SCHEMA)
     with pytest.raises(Exception, match=r"of the key k=null\)"):
         repeated(unknown, 1, ["`k`"]).collect()

@@ -13,6 +13,9 @@ from dagster_operators.graph.values import canonical
 
 _MOST: Final = 40
 """So many lines are told of one setting."""
+_LONGEST: Final = 200
+"""So many characters of a line."""
+_ENDS: Final = "line ends only"
 
 
 def changed_lines(before: Any, after: Any) -> Iterator[str]:
@@ -24,46 +27,54 @@ def changed_lines(before: Any, after: Any) -> Iterator[str]:
         +x = 3
         b.py (new)
         +z
+    >>> print("\n".join(changed_lines((("a.py", "x\n"),), (("a.py", "x"),))))
+        a.py
+        line ends only
+    >>> [len(line) for line in changed_lines("x" * 1_000_000, "y")]
+    [207, 6]
     """
     found = list(_lines(_texts(before), _texts(after)))
-    yield from (f"    {line}" for line in islice(found, _MOST))
+    yield from (f"    {line[:_LONGEST]}{'...' if len(line) > _LONGEST else ''}" for line in islice(found, _MOST))
     if len(found) > _MOST:
         yield f"    ... and {len(found) - _MOST} lines more"
 
 
 def told_in_short(name: str, before: Any, after: Any) -> str:
-    """The same in a few words; another change of as many lines is told in others.
+    r"""The same in a few words; another change of as many lines is told in others.
 
     >>> told_in_short("files", (("a.py", "x"),), (("a.py", "y"), ("b.py", "z")))
     'files changed (2 lines added and 1 taken out, now bf0822bd)'
+    >>> told_in_short("files", (("a.py", "x\n"),), (("a.py", "x"),))
+    'files changed (line ends only, now 1b5e35cc)'
     """
     old, new = _texts(before), _texts(after)
-    lines = [line for file in {**old, **new} for line in _of_one(old.get(file, []), new.get(file, []))]
-    added = sum(line.startswith("+") for line in lines)
+    lines = [line for file in {**old, **new} for line in _of_one(old.get(file, ""), new.get(file, ""))]
+    added, gone = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     now = sha256(canonical(after).encode()).hexdigest()[:8]
-    return f"{name} changed ({added} lines added and {len(lines) - added} taken out, now {now})"
+    what = f"{added} lines added and {gone} taken out" if added or gone or not lines else _ENDS
+    return f"{name} changed ({what}, now {now})"
 
 
-def _lines(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> Iterator[str]:
+def _lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     for name in {**before, **after}:
-        lines = _of_one(before.get(name, []), after.get(name, []))
+        lines = _of_one(before.get(name, ""), after.get(name, ""))
         if name and (lines or name not in before or name not in after):
             yield name if name in before and name in after else f"{name} ({'new' if name in after else 'gone'})"
         yield from lines
 
 
-def _of_one(before: list[str], after: list[str]) -> list[str]:
-    lines = list(unified_diff(before, after, n=0, lineterm=""))
-    return [line for line in lines[2:] if not line.startswith("@@")]
+def _of_one(before: str, after: str) -> list[str]:
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))
+    return [line for line in lines[2:] if not line.startswith("@@")] or ([_ENDS] if before != after else [])
 
 
-def _texts(value: Any) -> dict[str, list[str]]:
-    """The lines of a text, of one that is JSON as it is in YAML, or of each of several by its name."""
+def _texts(value: Any) -> dict[str, str]:
+    """A text, one that is JSON as it is in YAML, or of each of several by its name."""
     import yaml
 
     if isinstance(value, tuple):
-        return {str(name): str(text).splitlines() for name, text in value}
+        return {str(name): str(text) for name, text in value}
     try:
-        return {"": yaml.safe_dump(json.loads(value), allow_unicode=True, sort_keys=False, width=200).splitlines()}
+        return {"": yaml.safe_dump(json.loads(value), allow_unicode=True, sort_keys=False, width=200)}
     except (TypeError, ValueError):
-        return {"": [] if value is None else str(value).splitlines()}
+        return {"": "" if value is None else str(value)}

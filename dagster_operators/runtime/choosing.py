@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from math import inf
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.consumed import Consumed
 from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.errors import EndedInputError, PipelineError, SourceError, located
+from dagster_operators.errors import EndedInputError, OperatorsError, PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.slice import SourceSlice
@@ -202,7 +202,7 @@ class Choosing:
         return found
 
     def backlog(self, name: str) -> Mapping[str, int]:
-        """How much of a source is unread, by unit, as far as that is told without an engine."""
+        """How much of a source is unread, by unit, as far as that is told without an engine; none if it cannot be told."""
         view = self._coordinator.view()
         origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
         positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
@@ -210,7 +210,7 @@ class Choosing:
         if connector is None or node is None or not isinstance(node.operator, Source):
             return {}
         connector = connector.continuing(formerly[name]) if name in formerly else connector
-        with located(pipeline=self._dataflow.name, source=name), _may_end(node.operator):
+        with suppress(OperatorsError):  # it is told beside what there is to do, which is found without it
             return connector.backlog(positions.get(name), self._consumed(origins.get(name, name)))
         return {}
 

@@ -50,6 +50,21 @@ def test_news_start_one_run(folder: Path, instance: dg.DagsterInstance) -> None:
 
 
 @pytest.mark.usefixtures("without_engine")
+def test_a_backlog_that_cannot_be_told_keeps_no_run_from_its_start(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> dict[str, int]:
+        raise StorageError("the storage says no")
+
+    told = tick(folder, instance)
+    monkeypatch.setattr(do.FileSource, "backlog", fail)
+    again = tick(folder, instance)
+    assert [one.run_key for one in again.run_requests] == [one.run_key for one in told.run_requests]
+    (before,), (after,) = told.asset_events, again.asset_events
+    assert before.metadata.keys() - after.metadata.keys() == {"unread files", "unread bytes"}
+
+
+@pytest.mark.usefixtures("without_engine")
 def test_nothing_new_starts_nothing(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     pipeline = do.Pipeline("demo", root=str(tmp_path / "demo"))
     names = do.MemorySource([[("a", "Ann")]], schema="k string, name string")

@@ -54,6 +54,12 @@ class Reading:
         physical = node.operator
         identity = self._planning.comparing.identity_in(complete, operator, node.logical)
         dataset = f"state/{identity}.{table}"
+        if dataset in self._coordinator.past.at(complete.epoch).versions.keys() - complete.versions.keys():
+            raise PipelineError(
+                f"the state of epoch {complete.epoch} was deleted since (pipeline.drop, or a restart)",
+                pipeline=self._planning.dataflow.name, operator=operator, epoch=complete.epoch,
+                remedy="read that of a later epoch",
+            )  # fmt: skip
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)

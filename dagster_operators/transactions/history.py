@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import UnknownEpochError
 from dagster_operators.transactions.carrying import carried
-from dagster_operators.transactions.records import Begin, Complete, Decision
+from dagster_operators.transactions.records import Begin, Complete, Decision, Drop
 
 if TYPE_CHECKING:
     from dagster_operators.graph.slice import JSON, SourceSlice
@@ -58,6 +58,7 @@ class History:
         self._completed: list[Complete] = []
         self._slices: dict[str, list[tuple[int, SourceSlice]]] = {}
         self._begun: dict[str, Begin] = {}
+        self._drops: list[Drop] = []
         self._known: dict[int, _Known] = {0: _Known()}
         self._gone_back: dict[int, int] = {}
 
@@ -72,7 +73,11 @@ class History:
         Raises:
             UnknownEpochError: There is no such completed epoch.
         """
-        return _without(self.at(epoch), self._ledger.view().dropped)
+        found, view = self.at(epoch), self._ledger.view()
+        if view.last_complete and found.epoch == view.last_complete.epoch:
+            return _without(found, view.dropped)
+        # A table of the same name that came later is another one, whose versions have the numbers of this one's.
+        return _without(found, frozenset(name for drop in self._drops if drop.epoch >= found.epoch for name in drop.datasets))
 
     def at(self, epoch: int | None = None) -> Complete:
         """The completion of an epoch that can be read, by default of the last one; its versions are those that have its content.
@@ -175,11 +180,13 @@ class History:
         if view.entries and view.entries[0].seq <= self._seen + 1:
             entries = iter([entry for entry in view.entries if entry.seq > self._seen])
         else:
-            entries = self._ledger.scan({Begin.kind, Complete.kind}, self._seen)
+            entries = self._ledger.scan({Begin.kind, Complete.kind, Drop.kind}, self._seen)
         for entry in entries:
             self._seen = entry.seq
             if isinstance(entry.record, Begin):
                 self._begun[entry.record.begin_id] = entry.record
+            elif isinstance(entry.record, Drop):
+                self._drops.append(entry.record)
             elif isinstance(entry.record, Complete):
                 self._add(entry.record)
                 if entry.record.epoch == until:

@@ -669,6 +669,13 @@ def test_a_table_that_left_the_pipeline_is_deleted(changed: Changed) -> None:
     pipeline = changed.run("a,3")(both)
     assert rows(pipeline, "totals") == Counter({("a", 1): 1})
     assert sum(rows(pipeline, "clean").values()) == 3
+    for earlier in (1, 2):  # the new table has versions of these numbers, too
+        with pytest.raises(PipelineError, match="there is no table 'totals'"):
+            pipeline.read("totals", epoch=earlier)
+        with pytest.raises(PipelineError, match=f"the state of epoch {earlier} was deleted since"):
+            pipeline.state("per_key", "partials", epoch=earlier)
+        assert pipeline.read("clean", epoch=earlier).count() == earlier
+    assert pipeline.state("per_key", "partials", epoch=3).count() == 1
 
 
 def test_a_table_that_was_deleted_by_hand_can_be_forgotten(changed: Changed) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.forgetting_keys import FORGOTTEN_KEYS
+from dagster_operators.runtime.cut_by_epochs import forgetful_in, late_in, operator_of
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.left_out import leading_to_now
 from dagster_operators.runtime.logs_beside import AS_IT_CUT, logs_beside
@@ -80,11 +80,11 @@ class _Past:
 
     def unlike(self, table: str) -> _Why | None:
         """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
-        first, name, remade = 1, table, False
+        first, name, remade, has_read = 1, table, False, False
         for complete, to in leading_to_now(self._run):
             if not remade:
                 if to is not None and to.kind == "rebuild" and (not to.tables or name in to.tables):
-                    if why := self._remade_otherwise(complete.epoch, to):
+                    if why := self._remade_otherwise(complete, to, name, has_read=has_read):
                         return why
                     if to.epochs_at_once:
                         return self._decided(table, complete.epoch)
@@ -96,18 +96,32 @@ class _Past:
                     return _Why(text, f", since={complete.epoch + 1}")
             if cut := self._cut(complete, name):
                 return _Why(f"{cut} in epoch {complete.epoch}", AS_IT_CUT)
+            has_read = has_read or self._is_elsewhere(complete, complete.offsets)
             name = to.renamed.get(name, name) if to is not None else name
         return self._decided(table, first)
 
-    def _remade_otherwise(self, epoch: int, to: Transition) -> _Why | None:
-        """Why a rebuild computed a table of other rows than filling it would, or of the same cut otherwise."""
+    def _remade_otherwise(self, complete: Complete, to: Transition, name: str, *, has_read: bool) -> _Why | None:
+        """Why a rebuild computed a table of other rows than filling it would, or cut them otherwise.
+
+        Args:
+            complete: The epoch that took it over.
+            to: What that made of the pipeline.
+            name: What the table was called then.
+            has_read: Whether something was read since of what leads to the tables.
+        """
         if to.between:
-            return _Why(f"epoch {epoch} computed a time range of it anew")
+            return _Why(f"epoch {complete.epoch} computed a time range of it anew")
         since = f", since={to.since}" if to.since > 1 else ""
         at_once = f", epochs_at_once={to.epochs_at_once}" if to.epochs_at_once not in (0, self._at_once) else ""
         if since or not to.tables:
-            return _Why(f"epoch {epoch} computed it anew from epoch {to.since} on", since + at_once)
-        return _Why(f"epoch {epoch} computed it anew with epochs_at_once={to.epochs_at_once}", at_once) if at_once else None
+            return _Why(f"epoch {complete.epoch} computed it anew from epoch {to.since} on", since + at_once)
+        others, text = self._beside_then(complete.logical_plan, name), f"epoch {complete.epoch} computed it anew"
+        cut = next((one for one in to.cut if one not in others), "")
+        if cut or to.epochs_at_once > self._at_once:
+            of = f", and the rows of {cut} depend on that" if cut else ""
+            return _Why(f"{text} with epochs_at_once={to.epochs_at_once}{of}", at_once)
+        forgot = next((one for one in to.forgot if one not in others), "") if has_read else ""
+        return _Why(f"{text}, and {forgot} forgot keys then, of which rows may have come since", AS_IT_CUT) if forgot else None
 
     def _is_elsewhere(self, complete: Complete, offsets: Mapping[str, object]) -> bool:
         """Whether a source that leads to the tables went on from somewhere else."""
@@ -123,9 +137,8 @@ class _Past:
         Late rows are in time there, and keys that were forgotten come back to what they had.
         """
         others = self._beside_then(complete.logical_plan, name)
-        found = (f"rows were late for {one}" for one, rows in complete.late_rows.items() if rows and _operator(one) not in others)
-        forgetful = (one for one, value in complete.metrics.items() if value and one.endswith(f".{FORGOTTEN_KEYS}"))
-        return next(chain(found, (f"{_operator(one)} forgot keys" for one in forgetful if _operator(one) not in others)), "")
+        late = (f"rows were late for {one}" for one in late_in(complete) if operator_of(one) not in others)
+        return next(chain(late, (f"{one} forgot keys" for one in forgetful_in(complete) if one not in others)), "")
 
     def _beside_then(self, logical: str, name: str) -> AbstractSet[str]:
         """The operators of a plan that did not lead to a table, by the names of then."""
@@ -178,11 +191,6 @@ class _Past:
                 text = f"it was decided behind epoch {record.epoch} about {record.subject}: {record.choice}"
                 return _Why(text, f", since={record.epoch + 1}")
         return None
-
-
-def _operator(name: str) -> str:
-    """The operator that a figure is of, which may be one of its sides."""
-    return name.partition(".")[0]
 
 
 def _made(up: Mapping[str, str], stream: StreamRef) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import BadInputError, ChangedPipelineError, EngineError, LedgerError, PipelineError, SourceError
 from dagster_operators.graph.restricted import Part, part_with, reach_of
+from dagster_operators.runtime.cut_by_epochs import cut_in, forgetful_in
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
 from dagster_operators.time.watermark import format_timestamp
@@ -162,8 +163,9 @@ class Rebuilding:
     @property
     def _id(self) -> str:
         return id_of(
-            self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record, self._choosing.lookups
-        )
+            self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record, self._choosing.lookups,
+            at_once=self._request.at_once,
+        )  # fmt: skip
 
     def _is_of_use(self) -> bool:
         """Whether to go on with what is in the folder: it was not taken over before the last epoch, nor put back since."""
@@ -274,6 +276,7 @@ class Rebuilding:
         watermarks = {name: mark for name, mark in carried(last.watermarks, origins).items() if name not in operators}
         held = {name: one for name, one in carried(last.held, origins).items() if name.partition(".")[0] not in operators}
         others = {name: one for name, one in carried(last.metrics, origins).items() if name.partition(".")[0] not in operators}
+        computed = self._shadow.coordinator.history()
         return Transition(
             "rebuild", ", ".join(self._part.tables), carried(last.offsets, origins),
             {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
@@ -281,7 +284,7 @@ class Rebuilding:
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
             tables=tuple(self._part.tables), since=self._request.since, taken=self._shadow.coordinator.view().pipeline,
             unfinished=unfinished_in({**others, **made.metrics}), times=self._times(last, made),
-            epochs_at_once=self._request.at_once,
+            epochs_at_once=self._request.at_once, cut=cut_in(computed), forgot=tuple(sorted(forgetful_in(made))),
         )  # fmt: skip
 
     def _times(self, last: Complete, made: Complete) -> dict[str, TableTime]:
@@ -329,7 +332,13 @@ def decided_files(run: Coordinator) -> dict[tuple[str, str], FileEntry]:
 
 
 def id_of(
-    fingerprint: str, tables: Collection[str], since: int, record: PlanRecord, lookups: Mapping[str, SourceSlice] | None = None
+    fingerprint: str,
+    tables: Collection[str],
+    since: int,
+    record: PlanRecord,
+    lookups: Mapping[str, SourceSlice] | None = None,
+    *,
+    at_once: int,
 ) -> str:
     """What tells a rebuild from another one, so that it does not go on with what that one computed.
 
@@ -339,10 +348,11 @@ def id_of(
         since: The first epoch of which something is read.
         record: The record of that part of the pipeline.
         lookups: The lookup tables as they are read.
+        at_once: Of how many epochs one of its epochs reads at most: which rows are late, and which keys forgotten, goes by that.
     """
     pins = [{name: piece.items for name, piece in lookups.items()}] if lookups else []
     datasets = sorted((name, dataset.schema_json, *dataset.partition_by) for name, dataset in record.datasets.items())
-    told = json.dumps([fingerprint, tuple(tables), since, dict(record.sources), datasets, *pins])
+    told = json.dumps([fingerprint, tuple(tables), since, at_once, dict(record.sources), datasets, *pins])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

@@ -36,6 +36,8 @@ class Transition:
         tables: Those that a rebuild computed anew.
         since: The first epoch of which it read something; 0 for all.
         epochs_at_once: Of how many epochs a rebuild read at once at most; 0 in those that earlier versions of the package began.
+        cut: The operators of a rebuild whose rows depend on how it cut what it read into epochs.
+        forgot: The operators that forgot keys when the last epoch of a rebuild ended: of what comes behind it they begin anew.
         taken: The ledger of the rebuild whose files it took over.
         sinks: The last epoch that each external participant is to have something of, of a rollback.
         times: How far time has come in each table behind it; None in those that earlier versions of the package began.
@@ -64,6 +66,8 @@ class Transition:
     renamed: Mapping[str, str] = added(2, {})
     between: tuple[int, ...] = added(2, ())
     epochs_at_once: int = added(2, 0)
+    cut: tuple[str, ...] = added(2, ())
+    forgot: tuple[str, ...] = added(2, ())
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

@@ -291,10 +291,10 @@ def test_rows_that_were_late_for_a_side_or_by_an_earlier_name(
     assert content(made, "kept") == content(made, "more") == before
 
 
-def counted(root: Path, *, forgets: bool = False, beside: bool = False, tables: int = 1) -> do.Pipeline:
+def counted(root: Path, *, forgets: bool = False, beside: bool = False, tables: int = 1, read: int = 4) -> do.Pipeline:
     """Keys that come back, counted by an operator that may forget them, and by one beside it that does."""
     made = do.Pipeline("cut", root=str(root), engine=SAIL)
-    rows = source_of(made, "rows", seconds(("a", 0), ("b", 100), ("a", 95), ("c", 200))).key_by("k")
+    rows = source_of(made, "rows", seconds(("a", 0), ("b", 100), ("a", 95), ("c", 200))[:read]).key_by("k")
     more: dict[str, Any] = {"forget_after": "10 s"} if forgets else {}
     counts = rows.aggregate(n="count(*)", name="counts", **more)
     counts.to_table("counts")
@@ -320,7 +320,7 @@ def test_a_rebuild_that_cut_what_was_read_as_the_epochs_did_is_not_taken_for_one
 ) -> None:
     behind = Rebuilding._behind
     if not known:
-        monkeypatch.setattr(Rebuilding, "_behind", lambda *given: replace(behind(*given), epochs_at_once=0))
+        monkeypatch.setattr(Rebuilding, "_behind", lambda *given: replace(behind(*given), epochs_at_once=0, cut=(), forgot=()))
     counted(tmp_path, forgets=True).run_until_caught_up()
     before = content(counted(tmp_path, forgets=True), "counts")
     assert before == Counter([("a", 1), ("b", 1), ("c", 1)])
@@ -335,11 +335,26 @@ def test_a_rebuild_that_cut_what_was_read_as_the_epochs_did_is_not_taken_for_one
     assert content(made, "counts") == content(made, "more_2") == before
 
 
+def test_a_key_that_came_back_behind_a_rebuild_that_forgot_it(tmp_path: Path) -> None:
+    counted(tmp_path, forgets=True, read=2).run_until_caught_up()
+    counted(tmp_path, forgets=True, read=2).rebuild()
+    counted(tmp_path, forgets=True, read=3).run_epoch()
+    before = content(counted(tmp_path, forgets=True), "counts")
+    assert before == Counter([("a", 1), ("b", 1)]), "a began anew"
+    made = counted(tmp_path, forgets=True, tables=2, read=3)
+    with pytest.raises(PipelineError, match="epoch 3 computed it anew, and counts forgot keys then") as caught:
+        made.run_epoch()
+    (remedy,) = re.findall(r"pipeline\.(rebuild\(.*?\));", caught.value.remedy)
+    eval(f"made.{remedy}", {"made": made})  # noqa: S307 - what the message says
+    assert content(made, "counts") == content(made, "more_1") == before
+
+
 @pytest.mark.slow
-def test_a_table_beside_one_that_was_rebuilt_as_a_backfill_is_filled(tmp_path: Path) -> None:
-    counted(tmp_path, forgets=True).run_until_caught_up()
-    counted(tmp_path, forgets=True).rebuild()
-    made = counted(tmp_path, forgets=True, tables=2)
+@pytest.mark.parametrize(("forgets", "at_once"), [(True, 500), (False, 1)], ids=["as_a_backfill", "with_nothing_to_cut"])
+def test_a_table_beside_one_that_was_rebuilt_is_filled(tmp_path: Path, *, forgets: bool, at_once: int) -> None:
+    counted(tmp_path, forgets=forgets).run_until_caught_up()
+    counted(tmp_path, forgets=forgets).rebuild(epochs_at_once=at_once)
+    made = counted(tmp_path, forgets=forgets, tables=2)
     made.run_epoch()
     assert content(made, "counts") == content(made, "more_1") == Counter([("a", 2), ("b", 1), ("c", 1)])
 

@@ -13,16 +13,17 @@ from dagster_operators.transactions.plan import DatasetRecord, PlanRecord
 
 TABLE = DatasetRecord("{}", "append")
 RECORD = PlanRecord("p", (), {"rows": "files"}, {"tables/a": TABLE})
-USUAL: dict[str, Any] = {"fingerprint": "p", "tables": ("a",), "since": 1, "record": RECORD}
+USUAL: dict[str, Any] = {"fingerprint": "p", "tables": ("a",), "since": 1, "at_once": 500, "record": RECORD}
 
 
 @pytest.mark.parametrize("other", [
-    {"fingerprint": "q"}, {"tables": ("a", "b")}, {"since": 2}, {"record": replace(RECORD, sources={"rows": "other files"})},
+    {"fingerprint": "q"}, {"tables": ("a", "b")}, {"since": 2}, {"at_once": 1},
+    {"record": replace(RECORD, sources={"rows": "other files"})},
     {"record": replace(RECORD, datasets={"tables/b": TABLE})},
     {"record": replace(RECORD, datasets={"tables/a": replace(TABLE, schema_json="[]")})},
     {"record": replace(RECORD, datasets={"tables/a": replace(TABLE, partition_by=("day",))})},
     {"lookups": {"names": SourceSlice(None, None, {"snapshot": 3})}},
-], ids=["plan", "tables", "since", "sources", "table", "columns", "partitions", "lookups"])  # fmt: skip
+], ids=["plan", "tables", "since", "at_once", "sources", "table", "columns", "partitions", "lookups"])  # fmt: skip
 def test_another_rebuild_has_another_name(other: dict[str, Any]) -> None:
     assert id_of(**USUAL | other) != id_of(**USUAL)
 

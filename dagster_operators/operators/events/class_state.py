@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from types import ModuleType
 from typing import Any, Final
 
@@ -39,10 +39,18 @@ class ClassState:
     """
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
-        self._modules = list(modules)
-        self._names = {module.__name__ for module in self._modules}
+        self._modules: list[ModuleType] = []
+        self._names: set[str] = set()
         self._alive: list[Any] = []
-        self._before = self._now()
+        self._before: dict[str, Any] = {}
+        self.add(modules)
+
+    def add(self, modules: Iterable[ModuleType]) -> None:
+        """Look at those among some modules, too, that were loaded just now."""
+        new = [module for module in modules if module.__name__ not in self._names]
+        self._modules += new
+        self._names.update(module.__name__ for module in new)
+        self._before |= self._now(new)
 
     def check(self, **where: Any) -> None:
         """See that nothing has changed.
@@ -50,7 +58,7 @@ class ClassState:
         Raises:
             OperatorFailedError: An attribute of a class is another one, is new or is gone.
         """
-        now = self._now()
+        now = self._now(self._modules)
         changed = sorted(name for name in self._before.keys() | now.keys() if self._before.get(name) != now.get(name))
         if changed:
             raise OperatorFailedError(
@@ -58,16 +66,10 @@ class ClassState:
                 **where, attribute=changed[0], remedy=_REMEDY,
             )  # fmt: skip
 
-    def _classes(self) -> Iterator[type]:
-        for module in self._modules:
-            for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__module__ == module.__name__:
-                    yield value
-
-    def _now(self) -> dict[str, Any]:
+    def _now(self, modules: Iterable[ModuleType]) -> dict[str, Any]:
         return {
             f"{one.__qualname__}.{name}": self._told(value)
-            for one in self._classes()
+            for one in chain.from_iterable(map(_classes, modules))
             for name, value in list(vars(one).items())
             if not (name.startswith("__") and name.endswith("__"))
         }
@@ -86,3 +88,9 @@ class ClassState:
                 pass
         self._alive.append(value)
         return id(value)
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    for value in list(vars(module).values()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield value

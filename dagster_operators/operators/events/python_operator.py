@@ -74,6 +74,7 @@ class PythonOperator(PythonFile):
             if saved is not None:
                 self._restore(saved)
             self._classes = ClassState(self._modules.loaded())
+            self._modules.on_loaded = lambda: self._classes.add(self._modules.loaded())
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.

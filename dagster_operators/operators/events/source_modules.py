@@ -11,14 +11,16 @@ import linecache
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from types import ModuleType
 from typing import Any, Final
 
+from dagster_operators.errors import OperatorFailedError
 from dagster_operators.operators.events.dora_module import DoraStatus, dora_module
 
+_PREFIX: Final = "event_operators_"
 _PLACES: Final = RLock()
 """``sys.modules`` is the whole process's: whose modules have a place in it, several of one operator say one after another."""
 
@@ -30,13 +32,18 @@ class SourceModules:
         files: The text of each file by its path, with / between folders.
         folder: The folder in which its imports are looked for.
         owner: What the modules' names begin with, so that they are the operator's alone.
+
+    Attributes:
+        on_loaded: Called when a module was loaded, with all that it imports.
     """
 
     def __init__(self, files: Mapping[str, str], folder: str, owner: str) -> None:
         self._files = files
         self._folder = folder
         self._owner = owner
+        self.on_loaded: Callable[[], None] = lambda: None
         self._modules: dict[str, ModuleType] = {}
+        self._loading = 0
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def load(self, path: str) -> ModuleType:
@@ -62,10 +69,20 @@ class SourceModules:
         """The name that the module of a pickled class has now: in earlier versions it had another.
 
         A module of these that nothing has imported yet is loaded: else pickle found none, or an earlier operator's of that name.
+
+        Raises:
+            OperatorFailedError: It was one of these, and its file is gone.
         """
         names = (*self._beside(), *self._modules)
         own = {spell(self._owner, name): name for spell in (_name_before, _name) for name in names}
-        return self.find(own[module]).__name__ if module in own else module
+        if module in own:
+            return self.find(own[module]).__name__
+        if module.startswith(_PREFIX):  # a living worker may still have that of the code before
+            raise OperatorFailedError(
+                f"its state has an object of a class of the module {_as_imported(module)}, which is no longer beside its file",
+                remedy="put the module back; or restart: 1, or another value than now, to begin anew",
+            )
+        return module
 
     def find(self, name: str) -> ModuleType:
         """One of these by the name that imports give it, executed if it is not yet.
@@ -73,10 +90,10 @@ class SourceModules:
         Raises:
             ModuleNotFoundError: It does not lie in the folder.
         """
-        parent, _, last = name.rpartition(".")
-        before = self.find(parent) if parent else None
         if name in self._modules:
             return self._modules[name]
+        parent, _, last = name.rpartition(".")
+        before = self.find(parent) if parent else None
         path = self._path(name)
         if path is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -107,10 +124,10 @@ class SourceModules:
 
     def _beside(self) -> Iterator[str]:
         """The names of all modules in the folder."""
+        folder = posixpath.join(self._folder, "")
         for path in self._files:
-            place = posixpath.relpath(path, self._folder or ".")
-            if place.endswith(".py") and not place.startswith("../"):
-                yield place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            if path.startswith(folder) and path.endswith(".py"):
+                yield path.removeprefix(folder).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def _path(self, name: str) -> str | None:
         """The file of a module, if it lies in the folder."""
@@ -133,6 +150,7 @@ class SourceModules:
         with _PLACES:
             sys.modules[own] = made  # where dataclasses and pickle look for a class's module
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        self._loading += 1
         try:
             exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
         except BaseException:  # so that who imports it again does not find a half of it
@@ -140,6 +158,10 @@ class SourceModules:
             with _PLACES:
                 sys.modules.pop(own, None)
             raise
+        finally:
+            self._loading -= 1
+        if not self._loading:
+            self.on_loaded()
         return made
 
 
@@ -149,15 +171,23 @@ def _name(owner: str, module: str) -> str:
     >>> _name("a-b", "op"), _name("a_b", "op"), _name("a", "b.op"), _name("a", "b_op")
     ('event_operators_a_2d_b_2f_op', 'event_operators_a__b_2f_op', 'event_operators_a_2f_b_2e_op', 'event_operators_a_2f_b__op')
     """
-    return "event_operators_" + re.sub(
-        r"[\W_]", lambda found: "__" if found[0] == "_" else f"_{ord(found[0]):x}_", f"{owner}/{module}"
-    )
+    return _PREFIX + re.sub(r"[\W_]", lambda found: "__" if found[0] == "_" else f"_{ord(found[0]):x}_", f"{owner}/{module}")
+
+
+def _as_imported(name: str) -> str:
+    """The name by which imports find an operator's module.
+
+    >>> _as_imported(_name("a-b", "tools.my_boxes"))
+    'tools.my_boxes'
+    """
+    plain = re.sub("__|_([0-9a-f]+)_", lambda found: chr(int(found[1], 16)) if found[1] else "_", name.removeprefix(_PREFIX))
+    return plain.rpartition("/")[2]
 
 
 def _name_before(owner: str, module: str) -> str:
     """The name that it had in earlier versions: what is pickled has it."""
     plain = re.sub(r"\W", "_", f"_{owner}")
-    return f"event_operators_{plain}_{module.replace('.', '_')}"
+    return f"{_PREFIX}{plain}_{module.replace('.', '_')}"
 
 
 def _absolute(name: str, place: Mapping[str, Any], level: int) -> str:

@@ -108,7 +108,12 @@ def boxed(version, saved=None):
     """What an operator keeps behind one event, and which version of a class its box then is of."""
     helper = f"class Box:\n    version = {version}\n    def __init__(self):\n        self.n = 7\n"
     files = {"ops/log.py": WITH_BOX, "ops/tools/__init__.py": "", "ops/tools/boxes.py": helper, "other.py": "raise ValueError"}
-    made = PythonOperator(EventOperator("boxing", "op", alone=True, file="ops/log.py", state="pickle"), files, "{}", {})
+    return worked(files, saved)
+
+
+def worked(files, saved=None, file="ops/log.py"):
+    """The same of an operator with a box."""
+    made = PythonOperator(EventOperator("boxing", "op", alone=True, file=file, state="pickle"), files, "{}", {})
     made.open(saved)
     before = made._instance.box and (made._instance.box.version, made._instance.box.n)
     made.on_event({"type": "INPUT", "id": "n"}, lambda *_: None)
@@ -124,6 +129,34 @@ def test_a_pickled_class_of_a_module_that_a_function_imports_is_found_as_it_is_n
     again, found = boxed(2, saved)
     assert found == (2, 7)
     assert boxed(3, again)[1] == (3, 7)
+
+
+OWN_BOX = WITH_BOX.replace("        from tools.boxes import Box\n", "") + "class Box:\n    version, n = 1, 7\n"
+
+
+def test_a_pickled_class_of_a_module_that_is_gone_is_refused_in_a_living_worker_too():
+    saved, _ = boxed(1)
+    with pytest.raises(OperatorFailedError, match=r"a class of the module tools\.boxes, which is no longer") as caught:
+        worked({"ops/log.py": OWN_BOX}, saved)
+    assert caught.value.remedy == "put the module back; or restart: 1, or another value than now, to begin anew"
+    assert boxed(2, saved)[1] == (2, 7)
+    assert worked({"ops/log.py": OWN_BOX})[1] is None  # what restart does
+
+
+def test_a_class_attribute_of_a_module_that_a_function_imports_does_not_change_without_a_word():
+    operator = WITH_BOX.replace("self.box = self.box or Box()", "Box.version += 1")
+    parts = {"ops/parts.py": "class Part:\n    def __init__(self):\n        self.n = 1\nimport tools.boxes\n"}
+    boxes = "from parts import Part\nclass Box:\n    part, version, n = Part(), 1, 7\n"
+    files = {**parts, "ops/tools/__init__.py": "", "ops/tools/boxes.py": boxes}
+    with pytest.raises(OperatorFailedError, match=r"the class attribute Box\.version changed"):
+        worked({**files, "ops/log.py": operator})
+    assert worked({**files, "ops/log.py": WITH_BOX})[1] is None
+
+
+def test_a_pickled_class_of_a_file_with_a_dot_in_its_name_is_found():
+    files = {"ops/log.v2.py": OWN_BOX}
+    saved, _ = worked(files, file="ops/log.v2.py")
+    assert worked(files, saved, "ops/log.v2.py")[1] == (1, 7)
 
 
 @pytest.mark.parametrize(("own", "told"), [(GET, "get_state() without set_state"), (SET, "set_state(value) without get_state")])

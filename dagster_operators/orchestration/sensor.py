@@ -130,5 +130,5 @@ def _request(steps: PipelineSteps, instance: dg.DagsterInstance, news: News) -> 
     verdict = judge(instance, key, lambda run: found_nothing(run, steps.name, news.epoch))
     if verdict.reason:
         return dg.SkipReason(f"{verdict.reason} ({news.in_words()})")
-    run_key = f"{key}:{verdict.runs}" if verdict.runs else key
+    run_key = f"{key}:{verdict.last}" if verdict.last else key
     return dg.RunRequest(run_key=run_key, tags={**steps.run_tags, NEWS_TAG: key})

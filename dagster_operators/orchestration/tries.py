@@ -34,12 +34,12 @@ class Verdict:
 
     Attributes:
         tries: How many of the runs for the same news count.
-        runs: How many there were, if they were started for it.
+        last: The last of these runs, if they were started for it: the next one's key names it, as runs may be deleted.
         reason: Why not to start one; empty to start it.
     """
 
     tries: int = 0
-    runs: int = 0
+    last: str = ""
     reason: str = ""
 
 
@@ -51,16 +51,14 @@ def judge(instance: dg.DagsterInstance, news: str, nothing: Callable[[dg.Dagster
         news: The key of the news.
         nothing: Whether a run looked at the pipeline as it is now, and found nothing new.
     """
-    of_news = dg.RunsFilter(tags={NEWS_TAG: news})
-    records = instance.get_run_records(of_news, limit=_LOOKED_AT)
+    records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=_LOOKED_AT)
     if not records:
         return Verdict()
     last, which, now = records[0], "which was started for this", time.time()
     verdict = judge_last(
         instance, last, _tries(records, now), last.dagster_run.job_name, now, which=which, nothing=nothing(last.dagster_run)
     )
-    runs = instance.get_runs_count(of_news) if len(records) == _LOOKED_AT else len(records)  # it makes the next one's key
-    return replace(verdict, runs=runs)
+    return replace(verdict, last=last.dagster_run.run_id)
 
 
 def _tries(records: Sequence[RunRecord], now: float) -> int:

@@ -138,8 +138,25 @@ def test_a_run_that_was_killed_and_that_nobody_has_put_down_is_started_again(
 ) -> None:
     monkeypatch.setattr("dagster_operators.orchestration.in_progress._GRACE_SECONDS", -1.0)
     first = tick(folder, instance)
-    killed(folder, instance, asked(first))
-    assert tick(folder, instance).run_requests[0].run_key == f"{first.run_requests[0].run_key}:1"
+    run = killed(folder, instance, asked(first))
+    assert tick(folder, instance).run_requests[0].run_key == f"{first.run_requests[0].run_key}:{run.run_id}"
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_that_was_deleted_keeps_no_other_from_its_start(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster starts no second run of a key, and does not say so."""
+    monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+    keys, runs = list[str](), list[dg.DagsterRun]()
+    for _ in range(3):
+        result = tick(folder, instance)
+        keys.append(result.run_requests[0].run_key)
+        runs.append(killed(folder, instance, asked(result)))
+        instance.report_run_failed(runs[-1])
+        if len(runs) == 2:
+            instance.delete_run(runs[0].run_id)
+    assert len(set(keys)) == 3
 
 
 @pytest.mark.usefixtures("without_engine")
@@ -214,37 +231,39 @@ def test_what_a_run_did_that_is_gone_is_done_again_and_not_for_ever(
         demo.drop(folder, 5, [("c", 1)])
     sensor, job = deployed(folder)
     found = asked_again(sensor, instance)
-    assert job.execute_in_process(instance=instance, tags=asked(found)).success
+    first = job.execute_in_process(instance=instance, tags=asked(found))
+    assert first.success
     assert asked_again(sensor, instance, found.cursor) == dg.SkipReason(f"Nothing new after epoch {epoch + 1} in rows")
     gone_back(folder, epoch)
     _, job = deployed(folder)  # a run has a process of its own
     again = asked_again(sensor, instance, found.cursor)
-    assert again.run_requests[0].run_key == f"{found.run_requests[0].run_key}:1"
-    assert job.execute_in_process(instance=instance, tags=asked(again)).success
+    assert again.run_requests[0].run_key == f"{found.run_requests[0].run_key}:{first.run_id}"
+    last = job.execute_in_process(instance=instance, tags=asked(again))
+    assert last.success
     assert asked_again(sensor, instance) == dg.SkipReason(f"Nothing new after epoch {epoch + 1} in rows")
     gone_back(folder, epoch)
     then = asked_again(sensor, instance)
     assert "which was started for this, is success: try 3 of 5 begins at" in then.skip_message
     monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
-    for number in (2, 3, 4):
+    before = last.run_id
+    for _ in range(3):
         found = asked_again(sensor, instance)
-        assert found.run_requests[0].run_key.endswith(f":{number}")
-        instance.add_run(dg.DagsterRun(job_name="demo_epoch", status=dg.DagsterRunStatus.SUCCESS, tags=asked(found)))
+        assert found.run_requests[0].run_key.endswith(f":{before}")
+        run = dg.DagsterRun(job_name="demo_epoch", status=dg.DagsterRunStatus.SUCCESS, tags=asked(found))
+        before = instance.add_run(run).run_id
     assert "is success, the last of 5 tries: re-execute it, or launch demo_epoch" in str(asked_again(sensor, instance))
 
 
-def test_a_success_of_some_other_day_is_no_try_and_run_keys_go_on(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_success_of_some_other_day_is_no_try(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A root that is restored now and then was given up after the fifth time, for good."""
     job = dg.GraphDefinition("demo_epoch").to_job()
-    for _ in range(5):
-        assert job.execute_in_process(instance=instance, tags={NEWS_TAG: "n"}).success
+    runs = [job.execute_in_process(instance=instance, tags={NEWS_TAG: "n"}) for _ in range(5)]
+    assert all(run.success for run in runs)
     assert "is success, the last of 5 tries" in judge(instance, "n", lambda _: False).reason
     monkeypatch.setattr("dagster_operators.orchestration.tries._LOOKED_AT", 3)  # more runs than are looked at
     monkeypatch.setattr("dagster_operators.orchestration.tries._REMEMBERED_SECONDS", 0.0)  # as of a day later
     monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
-    assert judge(instance, "n", lambda _: False) == Verdict(tries=0, runs=5)
+    assert judge(instance, "n", lambda _: False) == Verdict(tries=0, last=runs[-1].run_id)
 
 
 @pytest.mark.usefixtures("on_sail")

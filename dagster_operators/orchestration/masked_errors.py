@@ -70,7 +70,9 @@ _HEAD_OF_SINK: Final = re.compile(
     r"|server closed the connection unexpectedly|the connection is (closed|lost)|terminating connection due to [a-z ]+"
     r"|sorry, too many clients already|the database system is [a-z ]+))?"  # a trigger may say anything else
     r"|Kafka cannot be reached, or is busy.*|Kafka did not (take \d+ messages within [\d.]+ s|commit the transaction.*)"
-    r"|there is no such topic, or a partition of it is gone"
+    r"|there is no such topic, or a partition of it is gone|another process was given the rows"
+    r"|the transaction is gone, and the book does not show the epoch|another run takes the sink over at the same time.*"
+    r"|another transaction is open in the book .*"
     r"|the prepared (file|transaction \S+) is gone( and was not committed)?",
     re.DOTALL,
 )

@@ -207,7 +207,9 @@ def test_nothing_of_a_row_is_left(kind: type[OperatorsError], value: str) -> Non
         SinkUnavailableError("PostgreSQL cannot be reached: connection to server at db:5432 failed", sink="x", remedy="check it"),
         SinkUnavailableError("PostgreSQL is not available: canceling statement due to lock timeout", sink="x", sqlstate="55P03"),
         SinkUnavailableError("Kafka did not take 3 messages within 10.0 s", sink="x", topic="t"),
+        SinkUnavailableError("another transaction is open in the book b, and hides what was written after it", sink="x"),
         NotPreparedError("the prepared file is gone", sink="x", path="/out/x.csv"),
+        NotPreparedError("the transaction is gone, and the book does not show the epoch", sink="x", topic="t"),
     ],
     ids=str,
 )

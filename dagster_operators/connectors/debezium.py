@@ -24,7 +24,21 @@ UNAVAILABLE: Final = "__debezium_unavailable_value"
 """In place of a large value that did not change, which the database then does not send."""
 
 _OPERATIONS: Final = {"c": "insert", "r": "upsert", "u": "update"}
-_UNAVAILABLE_FORMS: Final = (UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode(), [UNAVAILABLE])
+_BYTES: Final = UNAVAILABLE.encode()
+_TEXTS: Final = (UNAVAILABLE, base64.b64encode(_BYTES).decode())
+_OF_EACH_BYTE: Final = tuple(base64.b64encode(bytes([byte])).decode() for byte in _BYTES)
+_UNAVAILABLE_FORMS: Final = (
+    *_TEXTS,
+    *([text] for text in _TEXTS),
+    ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+    {UNAVAILABLE: UNAVAILABLE},
+    f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',
+    [*_BYTES],
+    [*_OF_EACH_BYTE],
+    [{"scale": 0, "value": value} for value in _OF_EACH_BYTE],
+)
+"""How it is written for a column's type: bytes as Base64, an hstore as an object or its text, an array of uuids as one made of
+its bytes, an array of numbers as its bytes. (Debezium: UnchangedToastedPlaceholder of its PostgreSQL connector.)"""
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times are of UTC throughout
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _BEYOND: Final = "(beyond the years 1 to 9999)"
@@ -91,6 +105,7 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
     _check_declared(event, columns, kinds)
     if operation in _OPERATIONS:
         after = _row(event, "after", keys)
+        _check_sent(after, columns)
         before: Any = event.get("before") if operation == "u" else None
         moved = isinstance(before, dict) and all(key in before for key in keys) and _key(before, keys) != _key(after, keys)
         if moved:
@@ -148,10 +163,17 @@ def _row(event: Mapping[str, Any], side: str, keys: Sequence[str]) -> dict[str, 
     for key in keys:
         if key not in row:
             raise UnreadableEventError(f"the key column {key} is not in {side!r}")
-    for name, value in row.items():
-        if value in _UNAVAILABLE_FORMS and side == "after":
-            raise UnreadableEventError(f"the value of column {name} was not sent; REPLICA IDENTITY FULL has PostgreSQL send it")
     return row
+
+
+def _check_sent(row: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+    """Refuse a declared column whose value was not sent; of others nobody reads it."""
+    for name in columns:
+        if row.get(name) in _UNAVAILABLE_FORMS:
+            raise UnreadableEventError(
+                f"the value of column {name} was not sent; REPLICA IDENTITY FULL has PostgreSQL send it; or leave the column "
+                "out of the schema"
+            )
 
 
 def _key(row: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
+import uuid
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -160,6 +162,29 @@ def test_a_decimal_written_as_a_number_is_that_number() -> None:
 def test_what_cannot_be_read(line: str, message: str) -> None:
     with pytest.raises(UnreadableEventError, match=message):
         list(entries_of(line, COLUMNS, ["id"]))
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+NOT_SENT: dict[str, Any] = {
+    "array<string>": [PLACEHOLDER],
+    "array<binary>": [base64.b64encode(PLACEHOLDER.encode()).decode()],
+    "binary": base64.b64encode(PLACEHOLDER.encode()).decode(),
+    "array<bigint>": [*PLACEHOLDER.encode()],
+    "array<double>": [float(byte) for byte in PLACEHOLDER.encode()],
+    "array<decimal(10,2)>": [base64.b64encode(bytes([byte])).decode() for byte in PLACEHOLDER.encode()],
+    "array<decimal(10,0)>": [{"scale": 0, "value": base64.b64encode(bytes([byte])).decode()} for byte in PLACEHOLDER.encode()],
+    "array<varchar(36)>": [str(uuid.UUID(bytes=hashlib.md5(PLACEHOLDER.encode(), usedforsecurity=False).digest(), version=3))],
+    "map<string,string>": {PLACEHOLDER: PLACEHOLDER},
+    "string": json.dumps({PLACEHOLDER: PLACEHOLDER}, separators=(",", ":")),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_SENT)
+def test_a_value_that_was_not_sent_is_told_in_every_form_and_only_of_declared_columns(kind: str) -> None:
+    line = json.dumps({"op": "u", "after": {"id": 1, "v": "a", "large": NOT_SENT[kind]}})
+    with pytest.raises(UnreadableEventError, match=r"the value of column large was not sent.*leave the column out of the schema"):
+        list(entries_of(line, {"id": "int", "large": kind}, ["id"]))
+    assert [entry.values for entry in entries_of(line, {"id": "int", "v": "string"}, ["id"])] == [("1", "a")]
 
 
 @pytest.mark.sail

@@ -61,5 +61,7 @@ class AggregateChanges(RelationalOperator[AggregateTypes]):
 
     def _finish(self, rows: DataFrame, weighted: WeightedPartials) -> DataFrame:
         """The current row of each group; one row in all stays when there is nothing left."""
-        gone = [f"{WEIGHT} = 0 AS {DELETED}"] if self.logical.keys else []
-        return weighted.restore(rows, self._keys).selectExpr(*self._keys, *weighted.parts.results, *gone)
+        restored = weighted.restore(rows, self._keys)
+        if not self.logical.keys:
+            return restored.selectExpr(*weighted.parts.results)
+        return restored.selectExpr(*self._keys, *weighted.results, f"{WEIGHT} = 0 AS {DELETED}")

@@ -27,6 +27,7 @@ from dagster_operators.operators.aggregates.partial_results import (
     sum_of_decimals,
 )
 from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, raised
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,6 +150,18 @@ class WeightedPartials:
     def restored(self) -> Mapping[str, str]:
         """The SQL aggregate over the state rows of a group that gives each partial result as it is without removals."""
         return {slot: self._restored(slot, kind, call) for slot, (kind, call) in self.parts.slots.items()}
+
+    @property
+    def results(self) -> list[str]:
+        """Each aggregate's value under its name, to be selected from what :meth:`restore` gives.
+
+        Null of a group of which nothing is left, and not computed: ``count_if(v > 1) / count(*)`` would divide by zero.
+        """
+        finals = self.parts.finals.items()
+        return [
+            f"{final if final.isidentifier() else f'CASE WHEN {WEIGHT} <> 0 THEN {final} END'} AS {quoted(name)}"
+            for name, final in finals
+        ]
 
     def update(self, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
         """State rows of changes; what cancels out is left out.

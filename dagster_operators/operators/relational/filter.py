@@ -90,8 +90,7 @@ class MarkRows(Stateless):
 
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
-        before = f"{DELETED} OR " if DELETED in frame.columns else ""
-        return frame.selectExpr(
-            *(quoted(name) for name in frame.columns if name != DELETED),
-            f"{before}NOT coalesce(({without_comments(self.logical.condition)}), false) AS {DELETED}",
-        )
+        gone = f"NOT coalesce(({without_comments(self.logical.condition)}), false)"
+        if DELETED in frame.columns:  # of a row that is gone the condition may well fail
+            gone = f"CASE WHEN {DELETED} THEN true ELSE {gone} END"
+        return frame.selectExpr(*(quoted(name) for name in frame.columns if name != DELETED), f"{gone} AS {DELETED}")

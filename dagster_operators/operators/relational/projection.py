@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.changes import DELETED, Changes
 from dagster_operators.graph.expressions import columns_of, parse_alias, without_comments
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
@@ -142,8 +142,16 @@ class SelectColumns(Stateless):
         expressions = []
         for text in self.logical.expressions:
             expression, name = named(text)
-            expressions.append(f"{expression} AS {quoted(name or expression)}")
+            expressions.append(f"{_of_rows_there(frame, expression)} AS {quoted(name or expression)}")
         return frame.selectExpr(*expressions, *(mark for mark in self.marks if mark in frame.columns))
+
+
+def _of_rows_there(frame: DataFrame, expression: str) -> str:
+    """SQL for a column: null of a row that is marked as deleted, for which what computes it may well fail."""
+    expression = without_comments(expression)
+    if DELETED not in frame.columns or _COLUMN.fullmatch(expression.strip()):
+        return expression
+    return f"CASE WHEN NOT {DELETED} THEN {expression} END"
 
 
 def bare_column(stream: StreamType, expression: str) -> str | None:
@@ -236,7 +244,7 @@ class ReplaceColumns(Stateless):
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         self.logical.check_names(StreamType(tuple(frame.columns)))
-        new = {name.lower(): (name, without_comments(expression)) for name, expression in self.logical.expressions}
+        new = {name.lower(): (name, _of_rows_there(frame, expression)) for name, expression in self.logical.expressions}
         chosen = []
         for column in frame.columns:
             _, expression = new.pop(column.lower(), (column, quoted(column)))

@@ -179,7 +179,7 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
         keys, group, bounds = [*map(quoted, self.logical.keys)], self._session, self._bounds
         merged = weighted.fold(now, self._group)
         found = weighted.restore(self._sessions(merged), group)
-        rows = found.selectExpr(*keys, *bounds, *weighted.parts.results, f"{WEIGHT} = 0 AS {DELETED}")
+        rows = found.selectExpr(*keys, *bounds, *weighted.results, f"{WEIGHT} = 0 AS {DELETED}")
         if before is None:
             return rows
         were = self._sessions(weighted.fold(before, self._group)).select(*group).distinct()

@@ -113,4 +113,4 @@ class AggregateWindowsOfChanges(RelationalOperator[AggregateTypes]):
         """The current row of each window; one that has no rows any more leaves the table."""
         keys, bounds = map(quoted, self.logical.keys), self._placed().bounds
         restored = weighted.restore(rows, self._group)
-        return restored.selectExpr(*keys, *bounds, *weighted.parts.results, f"{WEIGHT} = 0 AS {DELETED}")
+        return restored.selectExpr(*keys, *bounds, *weighted.results, f"{WEIGHT} = 0 AS {DELETED}")

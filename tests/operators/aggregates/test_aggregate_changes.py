@@ -123,6 +123,31 @@ def left(batches: Batches) -> list[Row]:
     return rows
 
 
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_nothing_is_computed_of_a_group_that_is_gone_which_may_fail(tmp_path: Path, engine: str) -> None:
+    batches = [changes("insert", row("a", 1), row("b", 2), row("b", 3)), changes("delete", row("a", 1), row("b", 3))]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    groups = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).as_changes().key_by("k")
+    groups.aggregate(share="count_if(v > 1) / count(*)").to_table("shares")
+    counts = groups.aggregate(n="count(*)", name="counts").with_columns(share="100 div n -- of all")
+    counts.to_table("counted")
+    counts.select("k", "1 + 100 % n AS rest").filter("100 % rest = 0").filter("100 div rest > 1").to_table("rests")
+    counts.filter("n > 1").with_columns(others="100 div (n - 1)").to_table("frequent")
+    found = []
+    for _ in batches:
+        pipeline.run_epoch()
+        found.append({name: table(pipeline, name) for name in ("shares", "counted", "rests", "frequent")})
+    assert found == [
+        {
+            "shares": [["a", 0.0], ["b", 1.0]],
+            "counted": [["a", 1, 100], ["b", 2, 50]],
+            "rests": [["a", 1], ["b", 1]],
+            "frequent": [["b", 2, 50, 100]],
+        },
+        {"shares": [["b", 1.0]], "counted": [["b", 1, 100]], "rests": [["b", 1]], "frequent": []},
+    ]
+
+
 @pytest.mark.parametrize("engine", ["sail", "spark"])
 def test_values_and_groups_that_go(tmp_path: Path, engine: str) -> None:
     pipeline = over(tmp_path, ENGINES[engine], HISTORY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,7 +83,7 @@ def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
     stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow)}
     rejects = {source: name for name, source in rejects_tables(pipeline).items()}
     lineage, operators = TableLineage(pipeline.dataflow), _operators(pipeline)
-    quoting = _places_of_rejects(keys.neighbours) if keys.theirs else frozenset()
+    quoting = _quoting(pipeline, keys.neighbours) if keys.theirs else frozenset()
     made: dict[str, TableAsset] = {}
     for stage in stages.values():
         for source in (name for name in stage.operators if name in rejects):
@@ -100,8 +101,9 @@ def _table(
     operators: tuple[str, ...],
     *,
     lineage: TableLineage,
-    quoting: Collection[str],
+    quoting: AbstractSet[str],
 ) -> TableAsset:
+    inputs_of = tuple(_inputs(pipeline, table.stream))
     return TableAsset(
         name=table.name,
         key=keys.tables[table.name],
@@ -115,14 +117,14 @@ def _table(
             if origins
         },
         operators=operators,
-        inputs=tuple(_inputs(pipeline, table.stream)),
+        inputs=inputs_of,
         sources=tuple(dict.fromkeys(_sources(pipeline, table.stream))),
         checks=table.checks,
         owners=table.owners,
         tags=table.tags,
         columns=table.columns,
         rejects=table.stream.port == REJECTS,
-        from_rejects=_is_from_rejects(pipeline, table.stream, quoting),
+        from_rejects=REJECTS in _ports_before(pipeline, table.stream) or not quoting.isdisjoint(inputs_of),
     )
 
 
@@ -166,23 +168,30 @@ def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> list[Stage]:
     return [part for name, part in stages.items() if name in found]
 
 
-def _is_from_rejects(pipeline: Pipeline, stream: StreamRef, quoting: Collection[str]) -> bool:
-    """Whether rows are made from rejected records, of the pipeline's own or in tables elsewhere."""
-    if any(before.port == REJECTS for before in pipeline.dataflow.leading_to(stream) if before != stream):
-        return True
-    read = {name: connector for name, _, connector in inputs(pipeline)} if quoting else {}
-    return any(place_of(read[name].uri) in quoting for name in _inputs(pipeline, stream) if name in read)
-
-
-def _places_of_rejects(pipelines: Collection[Pipeline]) -> frozenset[str]:
-    """Where the tables of pipelines lie that hold rejected records, or are made from such of any of them."""
-    made = [(each, table.name, table.stream) for each in pipelines for table in each.dataflow.tables.values()]
-    streams = {place_of(table_uri(each, name)): (each, stream) for each, name, stream in made}
-    found = {place_of(table_uri(each, name)) for each in pipelines for name in rejects_tables(each)}
-    found |= {place for place, (_, stream) in streams.items() if stream.port == REJECTS}
-    while more := {place for place, of in streams.items() if place not in found and _is_from_rejects(*of, found)}:
+def _quoting(pipeline: Pipeline, neighbours: Collection[Pipeline]) -> frozenset[str]:
+    """The sources and lookups of a pipeline that read tables with rejected records, or with what is made from such."""
+    found, made_from = set[str](), dict[str, set[str]]()
+    reads = {each: _places_read(each) for each in (pipeline, *neighbours)}
+    for each, read in reads.items():
+        found |= {place_of(table_uri(each, name)) for name in rejects_tables(each)}
+        for table in each.dataflow.tables.values():
+            place = place_of(table_uri(each, table.name))
+            made_from[place] = {read[name] for name in _inputs(each, table.stream) if name in read}
+            if REJECTS in {table.stream.port, *_ports_before(each, table.stream)}:
+                found.add(place)
+    while more := {place for place, read in made_from.items() if place not in found and not read.isdisjoint(found)}:
         found |= more
-    return frozenset(found)
+    return frozenset(name for name, place in reads[pipeline].items() if place in found)
+
+
+def _places_read(pipeline: Pipeline) -> dict[str, str]:
+    """Where what each source and lookup reads lies."""
+    return {name: place_of(connector.uri) for name, _, connector in inputs(pipeline)}
+
+
+def _ports_before(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:
+    """The ports of the streams that one is made from."""
+    return (before.port for before in pipeline.dataflow.leading_to(stream) if before != stream)
 
 
 def _inputs(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:

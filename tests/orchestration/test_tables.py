@@ -107,6 +107,17 @@ def test_no_preview_shows_masked_values_that_a_neighbours_rejected_records_quote
     assert "secret" not in shown(next_)["of_records"].lower()
 
 
+def test_rejected_records_that_come_back_from_a_neighbour_are_known(tmp_path: Path) -> None:
+    first, second = (Pipeline(name, root=str(tmp_path / name)) for name in ("a", "b"))
+    refused = first.source("rows", MemorySource([], schema="email string")).apply(Refusing(), name="refusing").rejects()
+    refused.to_table("refused")
+    second.source("bad", PipelineSource(first, "refused")).select("record AS r").to_table("copied")
+    first.source("again", PipelineSource(second, "copied")).to_table("back")
+    first.source("others", MemorySource([], schema="email string")).to_table("clean")
+    found = table_assets(first, AssetKeys(first, [second]))
+    assert [name for name, table in found.items() if table.rejects or table.from_rejects] == ["refused", "back"]
+
+
 def test_the_operators_of_an_asset_are_those_that_were_written() -> None:
     """Rules leave some out and put others in; late rows and figures are looked up by the names that their author knows."""
     pipeline = Pipeline("p", root="unused")

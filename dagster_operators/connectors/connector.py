@@ -328,6 +328,13 @@ class Connector(ABC):
         """
         self.verify(items, schema_json)
 
+    def verify_position(self, position: JSON | None) -> None:  # noqa: B027  # what most read is told by the items alone
+        """Look whether a position of an earlier epoch means what it meant then, so that what led to it can be read again.
+
+        Raises:
+            SourceError: What was read then is another one now, whose items are called the same.
+        """
+
     @abstractmethod
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """Exactly the rows of ``items``, the same ones every time, in the columns of the schema.

@@ -13,6 +13,7 @@ from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.connectors.change_feed import as_inserts
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, Unknown
 from dagster_operators.connectors.delta_bounds import may_have_any
+from dagster_operators.connectors.delta_versions import check_same_table
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 from dagster_operators.graph.slice import JSON
@@ -88,6 +89,11 @@ class DeltaReader(Connector):
             self._check_changes(first, last)
         elif first is not None:
             delta_files.require_files(self._log.location, self._files(items))
+
+    @override
+    def verify_position(self, position: JSON | None) -> None:
+        if isinstance(position, dict) and {"version", "commit"} <= position.keys():
+            check_same_table(self._log, position)
 
     def read(
         self,

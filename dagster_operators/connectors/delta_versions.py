@@ -45,7 +45,7 @@ class DeltaVersions:
         Raises:
             BadInputError: The table was replaced.
         """
-        self._check_same_table(start)
+        check_same_table(self.log, start)
         made = self.snapshot()
         last = made.slice.items["snapshot"] if isinstance(made.slice.items, dict) else 0
         between = (self.log.commit(version) for version in range(start["version"] + 1, last + 1))
@@ -59,7 +59,7 @@ class DeltaVersions:
         Raises:
             BadInputError: The table was replaced, versions were cleaned up before they were read, or one removes rows.
         """
-        self._check_same_table(start)
+        check_same_table(self.log, start)
         return self.since(start["version"] + 1, dict(start))
 
     def since(self, first: int, start: JSON = None) -> SliceChoice | None:
@@ -122,17 +122,6 @@ class DeltaVersions:
                 remedy=_before_all(commit) if is_first else _behind_others(commit),
             )
 
-    def _check_same_table(self, start: Mapping[str, Any]) -> None:
-        commit = self.log.commit(start["version"])
-        # Without the commit (cleaned up, or of a table that was replaced) the table's version has to tell.
-        same = commit.digest == start["commit"] if commit is not None else self.log.table().version() >= start["version"]
-        if not same:
-            raise BadInputError(
-                f"the Delta table is not the one whose version {start['version']} was read: it was replaced",
-                table=self.log.location.path,
-                remedy="reset the source, or read the new table under another source name",
-            )
-
     def _check_nothing_cleaned_up(self, missing: int) -> None:
         """A version that is not in the log is yet to come, unless a checkpoint has it."""
         checkpoint = self.log.last_checkpoint()
@@ -143,6 +132,24 @@ class DeltaVersions:
                 table=self.log.location.path,
                 remedy="run the pipeline more often than delta.logRetentionDuration, or reset the source",
             )
+
+
+def check_same_table(log: DeltaLog, position: Mapping[str, Any]) -> None:
+    """See that a table is the one that a position is of: another one in its place has versions of the same numbers.
+
+    Raises:
+        BadInputError: It was replaced.
+    """
+    commit = log.commit(position["version"])
+    # Without the commit (cleaned up, or of a table that was replaced) the table's version has to tell.
+    same = commit.digest == position["commit"] if commit is not None else log.table().version() >= position["version"]
+    if not same:
+        raise BadInputError(
+            f"the Delta table is not the one whose version {position['version']} was read: it was replaced",
+            table=log.location.path,
+            remedy="read the new one from its beginning, into tables that begin anew: "
+            'pipeline.reset(source, 0, tables="restart"); or under another source name',
+        )
 
 
 def _position(commit: Commit) -> dict[str, JSON]:

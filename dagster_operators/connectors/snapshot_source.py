@@ -193,6 +193,10 @@ class SnapshotSource(Connector):
     def verify_again(self, items: JSON, schema_json: str) -> None:
         self.source.verify_again(items, schema_json)
 
+    @override
+    def verify_position(self, position: JSON | None) -> None:
+        self.source.verify_position(position)
+
     @property
     @override
     def may_be_corrupt(self) -> bool:

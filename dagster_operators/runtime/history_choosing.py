@@ -147,7 +147,7 @@ class HistoryChoosing:
         self._check_not_empty()
         for name in self.sources:
             connector = self._planning.connector(name)
-            pieces = [(epoch, part.items) for epoch, part in self.history.pieces.get(name, ()) if part.items is not None]
+            pieces = [(epoch, part) for epoch, part in self.history.pieces.get(name, ()) if part.items is not None]
             if connector is None:
                 continue
             if not pieces:
@@ -162,7 +162,9 @@ class HistoryChoosing:
                     ),
                 )  # fmt: skip
             try:
-                for items in _joined_all(connector, [items for _, items in pieces]):
+                for _, part in pieces:
+                    connector.verify_position(part.end)
+                for items in _joined_all(connector, [part.items for _, part in pieces]):
                     connector.verify_again(items, schemas[name])
             except SourceError:
                 _tell_epoch(connector, name, pieces, schemas[name], self._since)
@@ -302,15 +304,16 @@ def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
 
 
 def _tell_epoch(
-    connector: Connector, name: str, pieces: Sequence[tuple[int, JSON]], schema: str, since: Callable[[int], str]
+    connector: Connector, name: str, pieces: Sequence[tuple[int, SourceSlice]], schema: str, since: Callable[[int], str]
 ) -> None:
     """Raise the error of the last epoch of which something is gone, with a remedy for all of them."""
     gone: list[int] = []
     last: SourceError | None = None
-    for epoch, items in pieces:
+    for epoch, part in pieces:
         try:
             with located(source=name, epoch=epoch):
-                connector.verify_again(items, schema)
+                connector.verify_position(part.end)
+                connector.verify_again(part.items, schema)
         except SourceError as error:
             gone.append(epoch)
             last = error
@@ -323,7 +326,11 @@ def _tell_epoch(
             "or run an epoch with a new extract and the pipeline as it was, and rebuild with since= that epoch"
         )
     else:
-        last.remedy = f"put back what {told} read; or leave out what came before: {since(gone[-1] + 1)}"
+        anew = f'; or read what there is now, into tables that begin anew: pipeline.reset({name!r}, 0, tables="restart")'
+        last.remedy = (
+            f"put back what {told} read; or leave out what came before: {since(gone[-1] + 1)}"
+            f"{anew if gone[-1] == pieces[-1][0] else ''}"
+        )
     raise last
 
 

@@ -6,6 +6,7 @@ import ast
 import os
 import random
 import re
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -444,6 +445,32 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     assert Counter(map(tuple, made.read("totals").collect())) == before
     made.clean(keep="0 seconds", keep_epochs=1)
     assert Counter(map(tuple, made.read("totals").collect())) == before
+
+
+def test_another_table_in_the_place_of_one_that_was_read_is_no_history(tmp_path: Path) -> None:
+    """Its versions have the same numbers: those were read as if they were what epochs had read."""
+    table = tmp_path / "table"
+
+    def write(*values: int) -> None:
+        for value in values:
+            write_deltalake(str(table), pa.table({"v": [value]}), mode="append")
+
+    made = do.Pipeline("replaced", root=str(tmp_path / "root"), engine=SAIL)
+    made.source("rows", do.DeltaSource(str(table))).to_table("copy")
+    write(1, 2)
+    made.run_epoch()
+    shutil.rmtree(table)
+    write(70, 80, 90)
+    for tried in (made.run_epoch, made.rebuild):
+        with pytest.raises(
+            BadInputError, match=r"not the one whose version 1 was read.*pipeline.reset\(.*, 0, tables=\"restart\"\)"
+        ):
+            tried()
+    assert sorted(row.v for row in made.read("copy").collect()) == [1, 2]
+    made.reset("rows", 0, tables="restart")
+    made.run_until_caught_up()
+    made.rebuild()
+    assert sorted(row.v for row in made.read("copy").collect()) == [70, 80, 90]
 
 
 @pytest.mark.parametrize("way", ["now", "behind"])

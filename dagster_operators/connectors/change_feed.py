@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import BadInputError
@@ -20,6 +21,9 @@ CHANGE_FIELDS: Final[list[dict[str, Any]]] = [
 ]
 """The columns of the feed behind the table's own, as Delta names them."""
 
+_NOT_RECORDED: Final = re.compile(r"[Cc]hange [Dd]ata (?:not enabled|was not\s+recorded) for version:? \[?([0-9]+)")
+_ANEW: Final = 'read the table as it is then, into tables that begin anew: pipeline.reset(source, 0, tables="restart")'
+
 
 def check_change_feed(log: DeltaLog, version: int) -> None:
     """Make sure that a table has a change data feed.
@@ -33,10 +37,25 @@ def check_change_feed(log: DeltaLog, version: int) -> None:
         raise BadInputError(
             "the Delta table has no change data feed",
             table=log.location.path,
-            remedy=f"ALTER TABLE ... SET TBLPROPERTIES ({CHANGE_FEED} = true), before the versions to be read"
+            remedy=f"ALTER TABLE ... SET TBLPROPERTIES ({CHANGE_FEED} = true), before the versions to be read; if there are some "
+            f"already, {_ANEW}, too"
             if owner is None
             else _ours(owner, log.location.path),
         )
+
+
+def without_feed(error: BaseException, table: str) -> BadInputError | None:
+    """What an engine says of a version that was written while the table had no feed; None of another error.
+
+    Args:
+        error: What it raised.
+        table: Where the table lies.
+    """
+    found = _NOT_RECORDED.search(str(error))
+    if found is None:
+        return None
+    problem = f"version {found[1]} of the Delta table was written while it had no change data feed"
+    return BadInputError(problem, table=table, remedy=f"{_ANEW}; and leave {CHANGE_FEED} on")
 
 
 def _ours(pipeline: str, path: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dagster_operators.connectors import delta_files, parquet_format
-from dagster_operators.connectors.change_feed import as_inserts
+from dagster_operators.connectors.change_feed import as_inserts, without_feed
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, Unknown
 from dagster_operators.connectors.delta_bounds import may_have_any
 from dagster_operators.connectors.delta_versions import check_same_table
@@ -140,6 +140,8 @@ class DeltaReader(Connector):
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The data file that made the engine fail; of a change feed one that is gone, if one is."""
         if self.changes and versions_of(items)[0] is not None:
+            if told := without_feed(error, self.uri):
+                return told
             try:
                 delta_files.require_files(self._log.location, self._files(items))
             except MissingInputError as gone:

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import dagster_operators as do
 from dagster_operators.connectors.change_feed import check_change_feed
 from dagster_operators.connectors.connector import UNKNOWN
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
 from dagster_operators.storage.delta_log import DeltaLog
 from dagster_operators.storage.location import FileLocation
+from tests.engines import SAIL
 
 
 @pytest.fixture(params=["spark", "sail"])
@@ -195,6 +197,27 @@ def test_a_table_without_a_change_feed(session, table):
     source = DeltaSource(table, changes=True, starting_version=0)
     with pytest.raises(BadInputError, match="enableChangeDataFeed"):
         source.read(session, source.choose(None, nothing).slice.items, source.infer_schema(session))
+
+
+@pytest.mark.usefixtures("sail")
+def test_a_version_that_was_written_without_the_feed_and_the_way_on(tmp_path, table):
+    write(table, 1, configuration={"delta.enableChangeDataFeed": "true"})
+    pipeline = do.Pipeline("p", root=str(tmp_path / "p"), engine=SAIL)
+    pipeline.source("rows", DeltaSource(table, changes=True)).as_changes().latest("v").to_table("current")
+    pipeline.run_epoch()
+    for switch in ("false", "true"):
+        DeltaTable(table).alter.set_table_properties({"delta.enableChangeDataFeed": switch})
+        write(table, 2 if switch == "false" else 3)
+    with pytest.raises(BadInputError, match="version 1 of the Delta table was written while it had no change data feed") as told:
+        pipeline.run_epoch()
+    assert 'pipeline.reset(source, 0, tables="restart")' in told.value.remedy
+    pipeline.reset("rows", 0, tables="restart")
+    pipeline.run_epoch()
+    assert sorted(pipeline.to_arrow("current")["v"].to_pylist()) == [1, 2, 3]
+    spark = "Error getting change data for range [1 , 3] as change data was not\nrecorded for version [2]. If you"
+    assert "version 2 of the Delta table" in str(
+        DeltaSource(table, changes=True).explain_failure(None, RuntimeError(spark), {"versions": [1, 3]}, "")
+    )
 
 
 def test_the_change_feed_of_a_pipelines_table_is_its_pipelines(tmp_path):

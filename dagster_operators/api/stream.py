@@ -344,7 +344,10 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         """The current row of each key, from a stream of changes: an updating stream.
 
         Args:
-            keys: The key columns, of which no two rows are equal at the end of an epoch; else the epoch fails.
+            keys: The key columns, of which no two rows are equal at the end of an epoch. Two rows of a key that one epoch adds
+                fail it. It remembers nothing, so one that is added by a later epoch, without the one that is there being taken
+                back, takes its place unseen, and taking either back takes the key out of the table: where keys may have several
+                rows, keep one with ``key_by(...).top(1, by=...)``, which remembers all.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
 

@@ -171,9 +171,14 @@ class _Cut:
         own, before = self._groups.of(node.name), self._groups.of(stream.operator)
         if not (node.chain and alone and fits) or (own.exclusive and before.exclusive):
             return False
-        if node.operator.reads_twice and not before.repeats:  # the second time they would be other rows
+        if not before.repeats and self._reads_twice(node):  # the second time they would be other rows
             return False
         return len(own.reads) == 1 or not self._groups.reads_itself(before, own, stream)
+
+    def _reads_twice(self, node: PhysicalNode) -> bool:
+        """Whether the engine computes what a node reads more than once, as for its late rows."""
+        operator = node.operator
+        return operator.reads_twice or (not operator.in_workers and node.name in self._plan.side_streams)
 
     def _stage(self, members: tuple[str, ...]) -> Stage:
         plan, own = self._plan, set(members)

@@ -73,6 +73,17 @@ def test_what_differs_each_time_is_written_before_an_operator_that_reads_it_twic
     assert stages("1 day") == stages(None) + 1
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_what_differs_each_time_is_written_before_an_operator_whose_late_rows_are_read(*, late: bool) -> None:
+    pipeline = Pipeline("p", root="unused")
+    rows = pipeline.source("rows", MemorySource([], schema="k string, t timestamp"), event_time="t")
+    some = rows.filter("rand() < 0.5", name="some").key_by("k").window(Tumbling("1 s")).aggregate(n="count(*)", name="counts")
+    some.to_table("counts")
+    if late:
+        some.late().to_table("late")
+    assert len(cut_stages(pipeline.dataflow)) == 1 + late
+
+
 def test_windows_that_come_whole_are_not_waited_for() -> None:
     """A window comes out of an aggregate in one epoch, so what works on its rows needs no state, and no stage of its own."""
     pipeline, rows = flow()

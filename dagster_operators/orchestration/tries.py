@@ -64,8 +64,12 @@ def judge(instance: dg.DagsterInstance, news: str, nothing: Callable[[dg.Dagster
 def _tries(records: Sequence[RunRecord], now: float) -> int:
     """How many tries runs for the same news were, the newest first: of those from the last success back only recent successes."""
     done = [record for record in records if record.dagster_run.status is dg.DagsterRunStatus.SUCCESS]
-    recent = [record for record in done if record.end_time is None or now - record.end_time < _REMEMBERED_SECONDS]
-    return len(recent) + (records.index(done[0]) if done else len(records))
+    return sum(_is_remembered(record, now) for record in done) + (records.index(done[0]) if done else len(records))
+
+
+def _is_remembered(record: RunRecord, now: float) -> bool:
+    """Whether a run that succeeded counts as a try."""
+    return record.end_time is None or now - record.end_time < _REMEMBERED_SECONDS
 
 
 def judge_last(
@@ -84,6 +88,7 @@ def judge_last(
     """
     run = last.dagster_run
     if run.status is dg.DagsterRunStatus.SUCCESS:
+        tries = tries if _is_remembered(last, now) else 0
         # what it did is gone, as the same is new after the same epoch: the root was removed or restored
         reason = ": it found nothing new" if nothing else _why_not_again(last, tries, job, now)
     else:

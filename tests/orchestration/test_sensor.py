@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
-from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge
+from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge, judge_last
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -264,6 +265,9 @@ def test_a_success_of_some_other_day_is_no_try(instance: dg.DagsterInstance, mon
     monkeypatch.setattr("dagster_operators.orchestration.tries._REMEMBERED_SECONDS", 0.0)  # as of a day later
     monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
     assert judge(instance, "n", lambda _: False) == Verdict(tries=0, last=runs[-1].run_id)
+    (last,) = instance.get_run_records(limit=1)
+    told = judge_last(instance, last, 5, "demo_epoch", time.time(), which="the last one", nothing=False)
+    assert told == Verdict(tries=0), "where the sensor tells of the sources it counts by itself"
 
 
 @pytest.mark.usefixtures("on_sail")

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from dagster_operators.api.rebuilding import AT_ONCE
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES
@@ -25,7 +26,7 @@ class RebuildConfig(dg.Config):
     between: list[str] = Field(
         default=[], description="Two times: only the rows of that range of event time, without its end; all state stays"
     )
-    epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
+    epochs_at_once: int = Field(default=AT_ONCE, ge=1, description="Of how many epochs one step reads at most")
     widen: list[str] = Field(
         default=[],
         description="Tables whose columns have wider types now, and that keep their rows; alone, nothing else is done. "

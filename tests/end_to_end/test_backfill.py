@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dagster_operators as do
+from dagster_operators.api import rebuilding
 from dagster_operators.errors import PipelineError, UndecidedChangeError
 from dagster_operators.runtime.rebuilding import Rebuilding
 from tests.engines import EMBEDDED, SAIL
+from tests.examples import fresh_examples
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -291,10 +296,20 @@ def test_rows_that_were_late_for_a_side_or_by_an_earlier_name(
     assert content(made, "kept") == content(made, "more") == before
 
 
-def counted(root: Path, *, forgets: bool = False, beside: bool = False, tables: int = 1, read: int = 4) -> do.Pipeline:
+RETURNING = (("a", 0), ("b", 100), ("a", 95), ("c", 200))
+
+
+def counted(
+    root: Path,
+    *,
+    forgets: bool = False,
+    beside: bool = False,
+    tables: int = 1,
+    read: Sequence[tuple[str, int]] = RETURNING,
+) -> do.Pipeline:
     """Keys that come back, counted by an operator that may forget them, and by one beside it that does."""
     made = do.Pipeline("cut", root=str(root), engine=SAIL)
-    rows = source_of(made, "rows", seconds(("a", 0), ("b", 100), ("a", 95), ("c", 200))[:read]).key_by("k")
+    rows = source_of(made, "rows", seconds(*read)).key_by("k")
     more: dict[str, Any] = {"forget_after": "10 s"} if forgets else {}
     counts = rows.aggregate(n="count(*)", name="counts", **more)
     counts.to_table("counts")
@@ -336,17 +351,45 @@ def test_a_rebuild_that_cut_what_was_read_as_the_epochs_did_is_not_taken_for_one
 
 
 def test_a_key_that_came_back_behind_a_rebuild_that_forgot_it(tmp_path: Path) -> None:
-    counted(tmp_path, forgets=True, read=2).run_until_caught_up()
-    counted(tmp_path, forgets=True, read=2).rebuild()
-    counted(tmp_path, forgets=True, read=3).run_epoch()
+    counted(tmp_path, forgets=True, read=RETURNING[:2]).run_until_caught_up()
+    counted(tmp_path, forgets=True, read=RETURNING[:2]).rebuild()
+    counted(tmp_path, forgets=True, read=RETURNING[:3]).run_epoch()
     before = content(counted(tmp_path, forgets=True), "counts")
     assert before == Counter([("a", 1), ("b", 1)]), "a began anew"
-    made = counted(tmp_path, forgets=True, tables=2, read=3)
+    made = counted(tmp_path, forgets=True, tables=2, read=RETURNING[:3])
     with pytest.raises(PipelineError, match="epoch 3 computed it anew, and counts forgot keys then") as caught:
         made.run_epoch()
     (remedy,) = re.findall(r"pipeline\.(rebuild\(.*?\));", caught.value.remedy)
     eval(f"made.{remedy}", {"made": made})  # noqa: S307 - what the message says
     assert content(made, "counts") == content(made, "more_1") == before
+
+
+@pytest.mark.slow
+@fresh_examples(6)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from([0, 5, 20]), st.sampled_from([0, 0, 1, 2, 500])), min_size=3, max_size=6
+    ),
+    most=st.sampled_from([2, 500]),
+)
+def test_whatever_was_rebuilt_a_table_that_is_filled_leaves_the_one_beside_it_as_it_is(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], most: int
+) -> None:
+    """Each step a row, some seconds after the one before, and perhaps a rebuild of so many epochs at once."""
+    root, read = tmp_path_factory.mktemp("p"), list[tuple[str, int]]()
+    for key, passed, at_once in steps:
+        read.append((key, passed + (read[-1][1] if read else 0)))
+        counted(root, forgets=True, read=read).run_epoch()
+        if at_once:
+            counted(root, forgets=True, read=read).rebuild(epochs_at_once=at_once)
+    before, refused = content(counted(root, forgets=True), "counts"), ""
+    try:
+        with patch.object(rebuilding, "AT_ONCE", most):
+            counted(root, forgets=True, tables=2, read=read).run_epoch()
+    except PipelineError as error:
+        refused = error.problem
+    assert not refused or "would be computed anew and may come out otherwise" in refused
+    assert content(counted(root, forgets=True), "counts") == before
 
 
 @pytest.mark.slow

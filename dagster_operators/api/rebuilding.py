@@ -91,7 +91,8 @@ class Rebuildable:
 
         Raises:
             PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state;
-                ``since`` leaves out all that was read; rows of a time range of a table depend on rows of other times.
+                ``since`` leaves out all that was read, or changes that an operator counts; rows of a time range of a table
+                depend on rows of other times.
             UnknownEpochError: There is no such epoch.
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.

@@ -10,6 +10,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
@@ -30,6 +31,7 @@ class History:
         watermarks: Of the sources at the end of the last epoch.
         earlier: The same at the end of each epoch, of the sources that have the same event time now.
         newest: Per source the last epoch that read something of it, whether it is among the pieces or not.
+        left_out: Per source the last epoch that read something of it and is left out.
     """
 
     epoch: int
@@ -37,6 +39,7 @@ class History:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     earlier: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -61,9 +64,9 @@ class History:
             if (origin := origins.get(name, name))
         }
         pieces = {name: [(epoch, part) for epoch, part in found if epoch >= since] for name, found in read.items()}
-        newest = {
-            name: max(epochs) for name, found in read.items() if (epochs := [n for n, part in found if part.items is not None])
-        }
+        told = {name: [epoch for epoch, part in found if part.items is not None] for name, found in read.items()}
+        newest = {name: max(epochs) for name, epochs in told.items() if epochs}
+        left = {name: max(before) for name, epochs in told.items() if (before := [epoch for epoch in epochs if epoch < since])}
         known = {
             complete.epoch: {
                 name: mark
@@ -72,7 +75,7 @@ class History:
             }
             for complete in run.history()
         }
-        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known, newest)
+        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known, newest, left)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -153,6 +156,7 @@ class HistoryChoosing:
             if not pieces:
                 self._check_left(connector, name)
                 continue
+            self._check_changes_left_out(name)
             if connector.forgets:
                 raise PipelineError(
                     f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=pieces[0][0],
@@ -167,7 +171,8 @@ class HistoryChoosing:
                 for items in _joined_all(connector, [part.items for _, part in pieces]):
                     connector.verify_again(items, schemas[name])
             except SourceError:
-                _tell_epoch(connector, name, pieces, schemas[name], self._since)
+                counted = counted_by(self._planning.dataflow, name) is not None
+                _tell_epoch(connector, name, pieces, schemas[name], None if counted else self._since)
 
     def _check_not_empty(self) -> None:
         """Nothing but empty tables comes of no rows: that has to be said."""
@@ -197,6 +202,16 @@ class HistoryChoosing:
             raise PipelineError(
                 "since= leaves no extract of the source to rebuild from", source=name,
                 remedy=f"leave it the newest one, which epoch {newest} read: since={newest}",
+            )  # fmt: skip
+
+    def _check_changes_left_out(self, name: str) -> None:
+        """Of changes all count: later ones take back rows of those that are left out."""
+        before = self.history.left_out.get(name)
+        if before is not None and (operator := counted_by(self._planning.dataflow, name)):
+            raise PipelineError(
+                f"since= leaves out changes that were read up to epoch {before}, and later ones take back rows of theirs, which "
+                f"{operator!r} counts", source=name, operator=operator,
+                remedy=f"rebuild over all of them, without since=; or {_anew(name)}",
             )  # fmt: skip
 
     def tell(self, error: BadInputError) -> None:
@@ -304,7 +319,7 @@ def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
 
 
 def _tell_epoch(
-    connector: Connector, name: str, pieces: Sequence[tuple[int, SourceSlice]], schema: str, since: Callable[[int], str]
+    connector: Connector, name: str, pieces: Sequence[tuple[int, SourceSlice]], schema: str, since: Callable[[int], str] | None
 ) -> None:
     """Raise the error of the last epoch of which something is gone, with a remedy for all of them."""
     gone: list[int] = []
@@ -326,12 +341,14 @@ def _tell_epoch(
             "or run an epoch with a new extract and the pipeline as it was, and rebuild with since= that epoch"
         )
     else:
-        anew = f'; or read what there is now, into tables that begin anew: pipeline.reset({name!r}, 0, tables="restart")'
-        last.remedy = (
-            f"put back what {told} read; or leave out what came before: {since(gone[-1] + 1)}"
-            f"{anew if gone[-1] == pieces[-1][0] else ''}"
-        )
+        left_out = f"; or leave out what came before: {since(gone[-1] + 1)}" if since else ""
+        anew = f"; or {_anew(name)}" if gone[-1] == pieces[-1][0] or not since else ""
+        last.remedy = f"put back what {told} read{left_out}{anew}"
     raise last
+
+
+def _anew(source: str) -> str:
+    return f'read what there is now, into tables that begin anew: pipeline.reset({source!r}, 0, tables="restart")'
 
 
 def _has_time(planning: Planning, name: str) -> bool:

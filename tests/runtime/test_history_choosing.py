@@ -32,9 +32,12 @@ def checked(gone: Sequence[int], left: Sequence[int], *, whole: bool = True, emp
     source = Extracts([], schema="id long")
     source.gone = tuple(gone)
     connector: Connector = do.SnapshotSource(source, "id") if whole else source
+    pipeline = do.Pipeline("p", root="unused")
+    pipeline.source("items", connector)
     planning: Any = SimpleNamespace(
-        plan=lambda: SimpleNamespace(sources=("items",)), input_schemas=lambda: {"items": "{}"}, connector=lambda _: connector
-    )
+        plan=lambda: SimpleNamespace(sources=("items",)), input_schemas=lambda: {"items": "{}"}, connector=lambda _: connector,
+        dataflow=pipeline.dataflow,
+    )  # fmt: skip
     choosing = HistoryChoosing(planning, 10, empty=empty)
     pieces = [(epoch, SourceSlice(epoch - 1, epoch, epoch)) for epoch in left]
     choosing.history = History(5, {"items": pieces}, newest={"items": 5})

@@ -90,7 +90,7 @@ def load(data: bytes) -> dict[str, Any]:
         return {name: reader.value(part) for name, part in head["tree"].items()}
     except (struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError, pa.ArrowException) as error:
         raise StorageError(
-            f"the saved attributes of an operator cannot be read: {error}", remedy="roll the pipeline back"
+            "the saved attributes of an operator cannot be read", reason=str(error), remedy="roll the pipeline back"
         ) from error
 
 

@@ -164,3 +164,10 @@ def test_what_is_nested_too_deeply_is_an_error():
 def test_other_bytes_are_refused(data):
     with pytest.raises(StorageError):
         load(data)
+
+
+def test_why_what_was_saved_cannot_be_read_is_a_field_as_it_may_quote_what_was_saved():
+    with pytest.raises(StorageError) as caught:
+        load(b"")
+    assert caught.value.problem == "the saved attributes of an operator cannot be read"
+    assert "8 bytes" in caught.value.reason

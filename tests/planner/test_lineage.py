@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagster_operators import MemorySource, Pipeline, Tumbling
+from dagster_operators import DeltaSource, MemorySource, Pipeline, Tumbling
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.planner.lineage import TableLineage, Upstream
@@ -73,6 +74,54 @@ def test_a_union_comes_from_all_its_inputs() -> None:
     first.union(second).to_table("both")
     origins = tuple((Upstream("source", name), "k") for name in ("first", "second"))
     assert TableLineage(pipeline.dataflow).columns(pipeline.tables["both"]) == {"k": origins}
+
+
+CHOSEN: dict[str, list[str]] = {"columns": ["price", "country"]}
+
+
+@pytest.mark.parametrize(
+    ("known", "price"),
+    [(("orders", "customers"), "orders"), (("orders",), "orders"), (("customers",), "orders"), ((), None)],
+    ids=["both sides", "the left one", "the right one", "neither"],
+)
+@pytest.mark.parametrize("how", ["join", "windows", "interval", "as of"])
+def test_a_join_names_columns_of_sides_that_nobody_has_looked_into(how: str, known: tuple[str, ...], price: str | None) -> None:
+    """Its columns= was refused by explain() and build_definitions(), as no side of them was known to have one."""
+    pipeline = Pipeline("p", root="unused")
+    schemas = {"orders": "customer long, price long, t timestamp", "customers": "no long, country string, at timestamp"}
+    sides = [
+        pipeline.source(
+            name, MemorySource([], schema=schema) if name in known else DeltaSource("unused"), event_time=schema.split()[-2]
+        )
+        for name, schema in schemas.items()
+    ]
+    left, right = sides
+    if how == "join":
+        joined = left.join(right, on={"customer": "no"}, **CHOSEN)
+    elif how == "windows":
+        ours, theirs = (side.key_by(key).window(Tumbling("1 hour")) for side, key in ((left, "customer"), (right, "no")))
+        joined = ours.join(theirs, **CHOSEN)
+    elif how == "interval":
+        joined = left.key_by("customer").interval_join(right.key_by("no"), lower="-1 hour", upper="1 hour", **CHOSEN)
+    else:
+        joined = left.join_as_of(right, on={"customer": "no"}, **CHOSEN)
+    joined.select("price AS cents", "country AS land").to_table("sold")
+    lineage = TableLineage(pipeline.dataflow)
+    found = lineage.columns(pipeline.tables["sold"])
+    orders, customers = Upstream("source", "orders"), Upstream("source", "customers")
+    assert lineage.upstream(pipeline.tables["sold"]) == (orders, customers)
+    assert ((orders, "price") in found["cents"]) == (price is not None)
+    assert ((customers, "country") in found["land"]) == (price is not None)
+    assert "sold" in pipeline.explain()
+
+
+def test_a_semi_join_names_columns_of_a_left_side_that_nobody_has_looked_into() -> None:
+    pipeline = Pipeline("p", root="unused")
+    orders = pipeline.source("orders", DeltaSource("unused"))
+    customers = pipeline.source("customers", MemorySource([], schema="no long, price long"))
+    orders.join(customers, on={"customer": "no"}, how="semi", columns=["price"]).select("price").to_table("sold")
+    origins = {"price": ((Upstream("source", "orders"), "price"),)}
+    assert TableLineage(pipeline.dataflow).columns(pipeline.tables["sold"]) == origins
 
 
 def test_explain_shows_stages_state_and_lineage_without_an_engine() -> None:

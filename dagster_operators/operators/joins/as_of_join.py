@@ -17,6 +17,7 @@ from dagster_operators.operators.joins.join_columns import (
     JoinColumns,
     check_sides,
     join_columns,
+    join_lineage,
     late_lineage,
     late_outputs,
 )
@@ -115,7 +116,7 @@ class AsOfJoin(LogicalOperator):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        found = self.joined([stream.columns or () for stream in inputs]).lineage(frozenset())
+        found = join_lineage(self, inputs)
         times = frozenset(enumerate(self.event_times))
         taken = {column for column in found if any(side == 1 for side, _ in found[column])} - {*self.keys}
         return {column: origins | times if column in taken else origins for column, origins in found.items()}

@@ -32,6 +32,7 @@ from dagster_operators.operators.joins.join_columns import (
     check_sides,
     equal_keys,
     join_columns,
+    join_lineage,
     late_lineage,
     late_outputs,
     merged_keys,
@@ -154,7 +155,7 @@ class IntervalJoin(LogicalOperator):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return self.joined([stream.columns or () for stream in inputs]).lineage(frozenset())
+        return join_lineage(self, inputs)
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:

@@ -21,6 +21,7 @@ from dagster_operators.operators.joins.join_columns import (
     JoinColumns,
     check_sides,
     join_columns,
+    join_lineage,
     late_lineage,
     late_outputs,
     sides,
@@ -150,7 +151,7 @@ class Join(Forgetful):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return self.joined([stream.columns or () for stream in inputs]).lineage(frozenset())
+        return join_lineage(self, inputs)
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:

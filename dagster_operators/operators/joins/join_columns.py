@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind
@@ -126,6 +126,45 @@ def join_columns(
                 "or leave it out of columns=",
             )
     return JoinColumns(pairs, tuple(own), tuple(left), tuple(right), wanted)
+
+
+class Joining(Protocol):
+    """A join of two streams, as much of it as its lineage asks."""
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns that the user wants; None for all."""
+
+    @property
+    def how(self) -> str:
+        """Which rows come out without a partner."""
+
+    def joined(self, inputs: Sequence[Sequence[str]]) -> JoinColumns:
+        """The output's columns for inputs with these columns."""
+
+
+def join_lineage(join: Joining, inputs: Sequence[StreamType], own: frozenset[tuple[int, str]] = frozenset()) -> Lineage:
+    """Where each column of a join comes from, as far as it is known before anybody has looked into the sources.
+
+    Of a side whose columns are not known are those that the user names and that the other side does not have. Where
+    neither side's are known, it is known of the keys alone.
+
+    Args:
+        join: The join.
+        inputs: Its sides.
+        own: What its own columns come from.
+    """
+    given = [stream.columns for stream in inputs]
+    if join.how in ONE_SIDED:
+        given[1] = ()
+    if None not in given or join.columns is None:
+        return join.joined([columns or () for columns in given]).lineage(own)
+    there = {name.lower() for columns in given for name in columns or ()}
+    others = [name for name in join.columns if name.lower() not in there]
+    if given[0] is None and given[1] is None:
+        found = join.joined((others, ())).lineage(own)
+        return {column: origins for column, origins in found.items() if column not in others}
+    return join.joined([others if columns is None else columns for columns in given]).lineage(own)
 
 
 def sides(

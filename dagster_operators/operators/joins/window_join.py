@@ -26,6 +26,7 @@ from dagster_operators.operators.joins.join_columns import (
     equal_keys,
     from_either,
     join_columns,
+    join_lineage,
     late_lineage,
     late_outputs,
     merged_keys,
@@ -119,7 +120,7 @@ class WindowJoin(LogicalOperator):
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         times = frozenset(enumerate(self.event_times))
-        return self.joined([stream.columns or () for stream in inputs]).lineage(times)
+        return join_lineage(self, inputs, times)
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:

@@ -16,7 +16,11 @@ from dagster_operators.errors import LedgerError, StorageError
 from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.log_damage import mend, named_files, settle
 from dagster_operators.storage.log_entry import LogEntry
+from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.contents import followed
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.ledger_files import SCHEMA_JSON, active_files, rows_of, to_entries, to_row, write_rows
+from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.records import (
     Begin,
     Clean,
@@ -65,6 +69,7 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
 
     Raises:
         LedgerError: Its beginning is lost, or what it would need was cleaned away or dropped.
+        LostFileError: Files are lost that it would need, of tables that have to be put back.
     """
     named, others = _collect(root)
     everything = [*named.values(), *(entry for entries in others.values() for entry in entries)]
@@ -76,9 +81,11 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
             remedy="put the folder back from a backup, or choose another storage root",
         )  # fmt: skip
     kept = _cut(chain.entries, last_epoch, everything, name)
-    _require_nothing_deleted(kept, {entry.seq: entry for entry in (*named.values(), *chain.entries)}, name)
-    known = [entry.record.generation for entry in everything] + [_generation(owner) for owner in root.children("owners")]
-    generation = max(known) + 1
+    known = {entry.seq: entry for entry in (*named.values(), *chain.entries)}
+    _require_nothing_deleted(kept, known, name)
+    _require_files(root, kept, known, name)
+    generations = [entry.record.generation for entry in everything] + [_generation(owner) for owner in root.children("owners")]
+    generation = max(generations) + 1
     last = kept[-1].seq
     _replace(root, [*kept, Entry(last + 1, round(time.time(), 6), Generation(generation, owner))])
     dropped = len({entry.seq for entry in everything if entry.seq > last})
@@ -174,6 +181,26 @@ def _require_nothing_deleted(kept: Sequence[Entry], known: Mapping[int, Entry], 
         pipeline=name, table=dataset, epoch=ends[-1].epoch,
         remedy=f"put the storage root back from a backup; or pipeline.repair_ledger({way}",
     )  # fmt: skip
+
+
+def _require_files(root: Root, kept: Sequence[Entry], known: Mapping[int, Entry], name: str) -> None:
+    """What tables held at the end must be there to be put back, of those that later epochs changed, or the ledger is left alone.
+
+    Raises:
+        LostFileError: It is not.
+    """
+    ends = [entry.record for entry in kept if isinstance(entry.record, Complete)]
+    left = [entry.record for seq, entry in sorted(known.items()) if seq > kept[-1].seq]
+    changed = {dataset for one in left if isinstance(one, Decision) for dataset in changes_by_dataset(one.manifests)}
+    sizes: dict[str, int] = {}
+    for dataset in sorted(changed & ends[-1].versions.keys()) if ends else ():
+        files: dict[str, int] = {}
+        for adds, removes in followed((entry.record for entry in kept), dataset)[1]:
+            files = {path: size for path, size in files.items() if path not in removes} | {one.path: one.size for one in adds}
+        sizes |= {f"{dataset}/{path}": size for path, size in files.items()}
+    if lost := lost_files(root, sizes):
+        so = f"the ledger would end with epoch {ends[-1].epoch}, whose content cannot be put back"
+        raise lost_error(lost, so, PUT_BACK, pipeline=name, epoch=ends[-1].epoch)
 
 
 def _last_epoch(entries: Iterable[Entry]) -> int:

@@ -146,10 +146,14 @@ def test_back_to_before_a_file_was_lost(tmp_path: Path, table: str, place: str) 
 def test_a_ledger_that_goes_back_too_little_says_how_far(tmp_path: Path) -> None:
     epochs(tmp_path, 3)
     shutil.rmtree(next(iter((tmp_path / "tables/clean").glob("e2-*"))))
-    entry_of(tmp_path, "complete", 3).write_bytes(b"")
-    with pytest.raises(LostFileError, match=r"cannot be put back") as caught:
+    before = coordinator(tmp_path).view()
+    with pytest.raises(LostFileError, match="would end with epoch 2, whose content cannot be put back") as caught:
         coordinator(tmp_path).repair_ledger(last_epoch=2)
     assert "pipeline.repair_ledger(last_epoch=1)" in caught.value.remedy
+    assert coordinator(tmp_path).view() == before, "what is still there of later epochs is not forgotten for nothing"
+    entry_of(tmp_path, "complete", 3).write_bytes(b"")
+    with pytest.raises(LostFileError, match=r"cannot be put back"):
+        coordinator(tmp_path).repair_ledger(last_epoch=2)
     coordinator(tmp_path).repair_ledger(last_epoch=1)
     epochs(tmp_path, 4)
     check(tmp_path, 4)

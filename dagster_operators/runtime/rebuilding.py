@@ -18,7 +18,7 @@ from dagster_operators.graph.restricted import Part, part_with, reach_of
 from dagster_operators.runtime.cut_by_epochs import cut_in, forgetful_in
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
-from dagster_operators.time.watermark import format_timestamp
+from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import Change, FileEntry, TableTime
@@ -262,7 +262,7 @@ class Rebuilding:
                 )  # fmt: skip
         marks = carried(last.watermarks, self._record.origins)
         for source in self._choosing.sources:
-            if made.watermarks.get(source, 0) > marks.get(source, made.watermarks.get(source, 0)):
+            if made.watermarks.get(source, MIN_WATERMARK) > marks.get(source, MIN_WATERMARK) > MIN_WATERMARK:
                 self._folder.delete()
                 raise ChangedPipelineError(
                     f"what was computed is at {format_timestamp(made.watermarks[source])} by the lateness of now, "
@@ -274,12 +274,14 @@ class Rebuilding:
     def _behind(self, last: Complete, made: Complete) -> Transition:
         origins, operators = self._record.origins, set(self._shadow.plan().physical.nodes) - set(self._choosing.sources)
         watermarks = {name: mark for name, mark in carried(last.watermarks, origins).items() if name not in operators}
+        # Where time began anew (a reset, a new event time) it is what the rebuild came to: state has what was put out by then.
+        anew = {name for name in self._choosing.sources if watermarks.get(name, MIN_WATERMARK) == MIN_WATERMARK}
         held = {name: one for name, one in carried(last.held, origins).items() if name.partition(".")[0] not in operators}
         others = {name: one for name, one in carried(last.metrics, origins).items() if name.partition(".")[0] not in operators}
         computed = self._shadow.coordinator.history()
         return Transition(
             "rebuild", ", ".join(self._part.tables), carried(last.offsets, origins),
-            {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
+            {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators | anew}},
             tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
             tables=tuple(self._part.tables), since=self._request.since, taken=self._shadow.coordinator.view().pipeline,

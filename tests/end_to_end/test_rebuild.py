@@ -478,6 +478,31 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     assert Counter(map(tuple, made.read("totals").collect())) == before
 
 
+@pytest.mark.parametrize("way", ["reset", "new event time"])
+def test_windows_that_a_rebuild_put_out_come_no_second_time_where_time_had_begun_anew(tmp_path: Path, way: str) -> None:
+    batches = [[("a", f"2026-01-01 0{hour}:00:00")] for hour in (0, 2, 4)]
+
+    def made(count: int, *, timed: bool = True) -> do.Pipeline:
+        pipeline = do.Pipeline("hours", root=str(tmp_path), engine=SAIL)
+        source = do.MemorySource(batches[:count], schema="k string, at timestamp")
+        rows = pipeline.source("rows", source, event_time="at" if timed else None)
+        rows.to_table("all")
+        if timed:
+            windows = rows.key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="hourly")
+            windows.to_table("hours", backfill=way == "new event time")
+        return pipeline
+
+    if way == "reset":
+        made(3).run_until_caught_up()
+        made(3).reset("rows", 2, tables="restart")
+        made(3).rebuild()
+    else:
+        made(2, timed=False).run_until_caught_up()
+    made(3).run_until_caught_up()
+    assert sorted(row.window_start.hour for row in made(3).read("hours").collect()) == [0, 2]
+    assert made(3).read("all").count() == 3
+
+
 def test_another_table_in_the_place_of_one_that_was_read_is_no_history(tmp_path: Path) -> None:
     """Its versions have the same numbers: those were read as if they were what epochs had read."""
     table = tmp_path / "table"

@@ -101,7 +101,7 @@ class GoingBack:
 
         Raises:
             PipelineError: There is no such source, it is there already, or it is not said, or not possible, what is to become of
-                its tables.
+                its tables: with ``"restart"`` changes that an operator counts are read from the beginning.
             UnknownEpochError: There was no such epoch.
             PipelineBusyError: A run is at work.
 

@@ -1,35 +1,48 @@
-"""Changes that a rebuild leaves out by ``since=``: those behind them take back rows that never came."""
+"""Changes that are left out where a rebuild or a reset begins in their midst: those behind take back rows that never came."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import Any, Protocol
 
-from dagster_operators.graph.dataflow import Dataflow, Node
-from dagster_operators.graph.restricted import reach_of
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.reach import Reach
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.union import Union
 
 
-def counted_by(dataflow: Dataflow, source: str) -> str | None:
+class _Node(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[StreamRef, ...]: ...
+
+    @property
+    def operator(self) -> Any: ...
+
+
+def counted_by(nodes: Iterable[_Node], reach: Reach, source: str) -> str | None:
     """The name of an operator that counts what a source says of rows, each added or taken back; None if there is none.
 
     A table of changes has each as it is, and ``latest`` the rows that they leave. ``to_changes`` keeps rows itself, and what it
     puts out begins with it.
 
     Args:
-        dataflow: What is computed anew.
-        source: A source of it.
+        nodes: The operators of a graph.
+        reach: Which of them read which.
+        source: One of them.
     """
-    behind = reach_of(dataflow).behind([source])
-    waiting = [name for name in behind if isinstance(dataflow.nodes[name].operator, AsChanges)]
+    known = list(nodes)
+    behind = reach.behind([source])
+    waiting = [node.name for node in known if node.name in behind and isinstance(node.operator, AsChanges)]
     while waiting:
-        for node in _readers(dataflow, waiting.pop()):
+        read = waiting.pop()
+        for node in known:
+            if all(stream.operator != read for stream in node.inputs):
+                continue
             if node.operator.row_wise or isinstance(node.operator, Union):
                 waiting.append(node.name)
             elif not isinstance(node.operator, Latest):
                 return node.name
     return None
-
-
-def _readers(dataflow: Dataflow, name: str) -> Iterator[Node]:
-    return (node for node in dataflow if any(stream.operator == name for stream in node.inputs))

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
+from dagster_operators.graph.restricted import reach_of
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.changes_left_out import counted_by
@@ -171,8 +172,7 @@ class HistoryChoosing:
                 for items in _joined_all(connector, [part.items for _, part in pieces]):
                     connector.verify_again(items, schemas[name])
             except SourceError:
-                counted = counted_by(self._planning.dataflow, name) is not None
-                _tell_epoch(connector, name, pieces, schemas[name], None if counted else self._since)
+                _tell_epoch(connector, name, pieces, schemas[name], None if self._counted_by(name) else self._since)
 
     def _check_not_empty(self) -> None:
         """Nothing but empty tables comes of no rows: that has to be said."""
@@ -207,12 +207,16 @@ class HistoryChoosing:
     def _check_changes_left_out(self, name: str) -> None:
         """Of changes all count: later ones take back rows of those that are left out."""
         before = self.history.left_out.get(name)
-        if before is not None and (operator := counted_by(self._planning.dataflow, name)):
+        if before is not None and (operator := self._counted_by(name)):
             raise PipelineError(
                 f"since= leaves out changes that were read up to epoch {before}, and later ones take back rows of theirs, which "
                 f"{operator!r} counts", source=name, operator=operator,
                 remedy=f"rebuild over all of them, without since=; or {_anew(name)}",
             )  # fmt: skip
+
+    def _counted_by(self, source: str) -> str | None:
+        dataflow = self._planning.dataflow
+        return counted_by(dataflow, reach_of(dataflow), source)
 
     def tell(self, error: BadInputError) -> None:
         """Say what to leave out if what an epoch read does not have the columns of now; what was read is not to be changed.

@@ -14,6 +14,7 @@ from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochErr
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.slice import JSON
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.time.watermark import to_micros
@@ -83,6 +84,7 @@ class Resetting:
         if tables == "keep":
             return self._run.transit(self._plan, to_now, lambda _: ())
         behind = _Behind(self._run, self._view, self._last, sources)
+        behind.check_begun([source for source, position in positions.items() if position is not None])
         behind.check(keep_sinks=keep_sinks)
         unfinished = behind.left(to_now.unfinished)
         timeless = replace(
@@ -210,6 +212,16 @@ class _Behind:
     @cached_property
     def tables(self) -> tuple[str, ...]:
         return tuple(table.name for table in self.plan.tables if table.stream.operator in self.operators)
+
+    def check_begun(self, sources: Sequence[str]) -> None:
+        """Refuse to have state begin in the midst of changes: it would take back rows that it never had."""
+        for source in sources:
+            if operator := counted_by(self.plan.nodes, self.reach, source):
+                raise PipelineError(
+                    f"changes behind that place take back rows that came before it, which {operator!r} counts",
+                    pipeline=self.run.pipeline, source=source, operator=operator,
+                    remedy=f'begin with all rows: pipeline.reset({source!r}, 0, tables="restart")',
+                )  # fmt: skip
 
     def check(self, *, keep_sinks: bool) -> None:
         """Refuse it where rows of other sources would be lost with these, or rows outside cannot be taken back."""

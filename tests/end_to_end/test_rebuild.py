@@ -436,6 +436,11 @@ def test_changes_of_rows_that_came_before_are_not_left_out(tmp_path: Path) -> No
     assert "pipeline.reset('rows', 0, tables=\"restart\")" in told.value.remedy
     made.rebuild(["log", "now"], since=2)
     assert (rows_in(made, "sums"), rows_in(made, "now")) == (before, [("a", 7), ("b", 2)])
+    with pytest.raises(
+        PipelineError, match=r"take back rows that came before it, which 'sums' counts.*'rows', 0, tables"
+    ) as told:
+        made.reset("rows", 1, tables="restart")
+    assert told.value.where["source"] == "rows"
     made.reset("rows", 0, tables="restart")
     made.run_epoch()
     assert rows_in(made, "sums") == before == [("a", 1, 7), ("b", 1, 2)]

@@ -25,7 +25,9 @@ WEIGHT: Final = "__rows"
 ADDED: Final = f"{CHANGE} IN ({', '.join(map(repr, ADDS))})"
 """SQL for whether a change brings a row."""
 
-_TOLD: Final = "a change takes a row back that is not there"
+NOT_THERE: Final = "a change takes a row back that is not there"
+"""What a query says that fails on such a change."""
+
 _LONGEST: Final = 100
 """How many characters of a key are told."""
 
@@ -40,7 +42,7 @@ def raised(keys: Sequence[str], operator: str = "") -> str:
     >>> print(raised([]))
     CAST(raise_error('a change takes a row back that is not there') AS BIGINT)
     """
-    told = f"{operator}: {_TOLD}" if operator else _TOLD
+    told = f"{operator}: {NOT_THERE}" if operator else NOT_THERE
     named = ", ', ', ".join(f"{_text(key)}, {_value(key)}" for key in keys if not key.strip("`").startswith("__"))
     if not named:
         return f"CAST(raise_error('{told}') AS BIGINT)"

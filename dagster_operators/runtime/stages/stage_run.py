@@ -12,6 +12,7 @@ from dagster_operators.errors import LostFileError, OperatorsError, StageFailedE
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
+from dagster_operators.operators.relational.weighted_rows import NOT_THERE
 from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.current_rows import CurrentRows
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 
 
 _FIGURE: Final = "figure "
+
+_KEEP_ROWS: Final = (
+    "correct the changes; or, where rows have a key and an order, have the current row of each kept, and what is not there "
+    "passed over, in place of as_changes('op'): to_changes('id', order_by='version', deleted=\"op = 'delete'\"), and "
+    "rebuild(...) what is behind it"
+)
+"""What helps where a change takes a row back that is not there."""
 
 _STORAGE = re.compile(
     r"^(?:Caused by: )?(?:[\w.$]+: )*"
@@ -299,4 +307,5 @@ class StageRun:
             return lost.at(**work.where())
         if refused := refused_rows(work, str(error)):
             return refused
-        return StageFailedError(f"the stage failed: {reason_of(error)}", remedy="see the cause", **work.where())
+        remedy = _KEEP_ROWS if NOT_THERE in str(error) else "see the cause"
+        return StageFailedError(f"the stage failed: {reason_of(error)}", remedy=remedy, **work.where())

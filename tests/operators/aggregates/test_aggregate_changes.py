@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +198,28 @@ def test_what_was_never_there_cannot_be_taken_back(tmp_path: Path) -> None:
         OperatorsError, match=r"takes a row back that is not there \(a delete or an update_before of the key k=a\)"
     ):
         over(tmp_path, SAIL, [changes("delete", row("a", 1))]).run_epoch()
+
+
+@pytest.mark.sail
+def test_changes_of_what_is_not_there_are_passed_over_where_rows_are_kept(tmp_path: Path) -> None:
+    batches = [[(1, "a", 5, 1, "insert")], [(1, "a", 5, 2, "delete"), (2, "b", 7, 2, "delete")], [(3, "b", 2, 3, "insert")]]
+    schema = "id long, k string, v long, version long, op string"
+
+    def read_by(made: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = eval(f"rows.{made}", {"rows": pipeline.source("rows", do.MemorySource(batches, schema=schema))})  # noqa: S307
+        rows.key_by("k").aggregate(n="count(*)", name="by_key").to_table("by_key")
+        return pipeline
+
+    read_by("as_changes('op')").run_epoch()
+    with pytest.raises(OperatorsError, match="takes a row back that is not there") as told:
+        read_by("as_changes('op')").run_epoch()
+    kept = re.search(r"to_changes\(.*?\)", told.value.remedy)
+    assert kept is not None
+    pipeline = read_by(kept[0])
+    pipeline.rebuild("by_key")
+    pipeline.run_until_caught_up()
+    assert table(pipeline, "by_key") == [["b", 1]]
 
 
 @pytest.mark.sail

@@ -120,7 +120,8 @@ def named_files(root: Root, dataset: str) -> set[str]:
     """The files that the log names as active, as far as it can be read; entries out of the way count as well."""
     checkpoints, _ = checkpoints_of(root, dataset)
     entries = versions_of(root, dataset)
-    start = max(checkpoints, default=-1) if min(entries, default=0) > 0 else -1
+    summed = max(checkpoints, default=-1)
+    start = summed if min(entries, default=0) > 0 or summed > max(entries, default=-1) else -1
     active = {path_of(add) for add in summed_adds(root, dataset, start)} if start >= 0 else set()
     paths = [(version, f"{dataset}/{entry_path(version)}") for version in entries]
     paths += [(int(name[:20]), f"{dataset}/{ASIDE}/{name}") for name in root.children(f"{dataset}/{ASIDE}") if ".json" in name]
@@ -137,7 +138,8 @@ def _first_damaged(root: Root, dataset: str, versions: Sequence[int], checkpoint
     lowest = min(versions, default=0)
     if lowest > 0 and not any(checkpoint >= lowest - 1 for checkpoint in checkpoints):
         return 0
-    for version in range(lowest, max(versions, default=-1) + 1):
+    last = max([*versions, *checkpoints], default=-1)  # the entry that a checkpoint sums up stays as long as the checkpoint
+    for version in range(lowest, last + 1):
         found = _actions(root, f"{dataset}/{entry_path(version)}") if version in versions else None
         if not found:
             return version

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
 from dagster_operators.storage.delta_commit import GONE, TableLog
+from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
@@ -217,7 +218,8 @@ class DeltaLedger:
                 return read(table)
             except FileNotFoundError as error:
                 if table.version() == version:
-                    raise damaged_ledger(self._root, f"a file of records is missing ({error})") from None
+                    problem = damage(self._root, "ledger") or f"a file of records is missing ({error})"
+                    raise damaged_ledger(self._root, problem) from None
                 version = table.version()
 
     def _load(self) -> DeltaTable:
@@ -229,12 +231,28 @@ class DeltaLedger:
             self._known = None
 
     def _reopen(self, before: LedgerView) -> _Known:
-        """Our version is gone from the log: so many came since that it was cleaned out, or this is not our ledger any more."""
-        known = self._open()
-        if known.view.pipeline != before.pipeline or known.view.entries[-1].seq < before.entries[-1].seq:
+        """Our version is gone from the log: so many came since that it was cleaned out, or it is not what it was.
+
+        A repair that ended it before what was lost took a new generation, and what there is then counts.
+
+        Raises:
+            DamagedLedgerError: It ends before what is known, and nobody repaired it.
+            LedgerError: It is gone, or another one.
+        """
+        known = self._open() if self._log.is_table() else None
+        if known is None or known.view.pipeline != before.pipeline:
             raise LedgerError(
-                "the ledger was removed or replaced while in use", pipeline=self._name, file=self._root.join("ledger")
-            )
+                "the ledger was removed or replaced while in use", pipeline=self._name, file=self._root.join("ledger"),
+                remedy="put its folder back; or go on with what is there now: with a new Pipeline, or in a new process",
+            )  # fmt: skip
+        first, last = known.view.entries[-1].seq + 1, before.entries[-1].seq
+        if first > last:
+            return known
+        if known.view.generation <= before.generation:
+            with located(pipeline=self._name):
+                lost = f"record {last} is" if first == last else f"records {first} to {last} are"
+                raise damaged_ledger(self._root, f"{lost} missing at its end, of those that this process knows")
+        self.replacements += 1
         return known
 
     def _create(self) -> None:

@@ -32,6 +32,7 @@ from dagster_operators.transactions.records import (
     Generation,
     Prepared,
     Record,
+    Repair,
 )
 
 if TYPE_CHECKING:
@@ -156,13 +157,33 @@ def _cut(entries: list[Entry], last_epoch: int | None, everything: Iterable[Entr
     if last_epoch is not None:
         ends = [n for n, entry in enumerate(entries) if isinstance(entry.record, Complete) and entry.record.epoch <= last_epoch]
         entries = entries[: ends[-1] + 1] if ends else entries[:1]
-    horizon = max((entry.record.epoch for entry in everything if isinstance(entry.record, Clean)), default=0)
-    if (end := _last_epoch(entries)) < horizon:
-        raise LedgerError(
-            f"the ledger would end with epoch {end}, and files that only epochs before {horizon} need were cleaned away",
-            pipeline=name, epoch=end, remedy="put the storage root back from a backup",
-        )  # fmt: skip
+    _require_nothing_cleaned(entries, list(everything), name)
     return entries
+
+
+def _require_nothing_cleaned(kept: Sequence[Entry], everything: Sequence[Entry], name: str) -> None:
+    """What a clean deleted behind the end is not there for the tables to be put back to.
+
+    The repair of a table has epochs up to the last one read no more, as versions have other numbers then, by such a record, too.
+    One that is kept forbids nothing, unless the epoch behind it was complete and is to be forgotten.
+    """
+    end, complete, there = _last_epoch(kept), _last_epoch(everything), {entry.seq for entry in kept}
+    decided = max((entry.record.epoch for entry in kept if isinstance(entry.record, Decision)), default=0)
+    repaired = {(entry.seq + 1, entry.record.epoch + 1) for entry in everything if isinstance(entry.record, Repair)}
+    cleans = [entry for entry in everything if isinstance(entry.record, Clean) and entry.record.epoch > end]
+    missed = [clean for clean in cleans if clean.seq not in there or decided < clean.record.epoch <= complete]
+    if not missed:
+        return
+    last = max(missed, key=lambda clean: clean.record.epoch)
+    horizon = last.record.epoch
+    by_repair = (last.seq, horizon) in repaired
+    why = f"a table was repaired since, behind which no epoch before {horizon} can be gone back to" if by_repair else (
+        f"files that only epochs before {horizon} need were cleaned away"
+    )  # fmt: skip
+    raise LedgerError(
+        f"the ledger would end with epoch {end}, and {why}", pipeline=name, epoch=end,
+        remedy="put the storage root back from a backup",
+    )  # fmt: skip
 
 
 def _require_nothing_deleted(kept: Sequence[Entry], known: Mapping[int, Entry], name: str) -> None:

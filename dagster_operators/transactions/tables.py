@@ -292,6 +292,9 @@ class Tables:
         with self._readable(dataset):
             table = log.load()
             self._require_whole(dataset, table.version())
+            stamp = log.stamp(table.version())
+            if stamp == GONE:  # a checkpoint alone tells of this version: nothing can be appended to it
+                raise StorageError("the last entry of the log is missing", table=dataset)
             schema_json = table.schema().to_json()
             plain = is_plain(table)
             has_feed = table.metadata().configuration.get(CHANGE_FEED) == "true"
@@ -304,7 +307,7 @@ class Tables:
                 partition_by=tuple(table.metadata().partition_columns),
             )
         self._versions.pop(dataset, None)  # it may be another table now
-        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain, has_feed)
+        known = self._known[dataset] = _Known(status, stamp, schema_json, plain, has_feed)
         return known
 
     @contextmanager

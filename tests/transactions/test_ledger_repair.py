@@ -267,3 +267,93 @@ def test_a_checkpoint_of_a_log(tmp_path: Path, long_root: Path, table: str, how:
         assert run.repair_ledger().last_epoch == 21 if table == "ledger" else run.repair(table, "ours")
     epochs(root, 22)
     check(root, 22)
+
+
+@pytest.mark.parametrize("table", ["ledger", "tables/clean"])
+@pytest.mark.parametrize("since", [0, -2], ids=["its own entry", "and two before"])
+def test_the_entries_at_the_end_of_a_log_with_its_last_checkpoint_left(
+    tmp_path: Path, long_root: Path, table: str, since: int
+) -> None:
+    """A power cut took them: readers begin with the checkpoint, and nothing can be appended to the version that it sums up."""
+    root = tmp_path / "root"
+    shutil.copytree(long_root, root)
+    log = root / table / "_delta_log"
+    last = int(max(log.glob("*.checkpoint.parquet")).name[:20])
+    for path in log.glob("*.json"):
+        if int(path.name[:20]) >= last + since:
+            path.unlink()
+    with pytest.raises((DamagedLedgerError, DamagedTableError), match=rf"entry {last + since} of its log is missing") as caught:
+        epochs(root, 22)
+    remedy = "pipeline.repair_ledger()" if table == "ledger" else 'pipeline.repair("clean", keep="ours")'
+    assert remedy in caught.value.remedy
+    run = coordinator(root)
+    assert run.repair_ledger() if table == "ledger" else run.repair(table, "ours")
+    epochs(root, 22)
+    check(root, 22)
+
+
+def lose_the_end(root: Path, kind: str, epoch: int) -> None:
+    """A power cut takes what the ledger's log has of a record and of those behind it."""
+    first = entry_of(root, kind, epoch)
+    for path in (root / "ledger/_delta_log").glob("*.json"):
+        if path.name >= first.name:
+            path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["begin", "decision", "complete"])
+def test_a_process_that_knows_what_was_lost_tells_it(tmp_path: Path, kind: str) -> None:
+    """A new one sees a ledger that is whole; this one knows more, until somebody repairs it, there or in another process."""
+    with coordinator(tmp_path) as before, coordinator(tmp_path) as other:
+        flow = Flow(before)
+        for _ in range(3):
+            flow.epoch()
+        assert other.view().last_epoch == 3
+        lose_the_end(tmp_path, kind, 3)
+        for _ in range(2):
+            with pytest.raises(DamagedLedgerError, match=r"missing at its end, of those that this process knows") as caught:
+                flow.epoch()
+            assert "pipeline.repair_ledger()" in caught.value.remedy
+        done = before.repair_ledger()
+        assert done.last_epoch == 2
+        assert flow.epoch() is not None
+        last = 4 if kind == "complete" else 3  # a decided epoch is carried out, and the next one runs
+        assert other.view().last_epoch == last, "what was repaired counts for the others, too"
+        assert [complete.epoch for complete in other.history()] == [*range(1, last + 1)]
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)
+
+
+@pytest.mark.parametrize("how", ["gone", "another"])
+def test_a_ledger_that_is_gone_is_not_made_anew_by_who_knows_it(tmp_path: Path, how: str) -> None:
+    epochs(tmp_path / "one", 1)
+    epochs(tmp_path / "two", 1)
+    with coordinator(tmp_path / "one") as run:
+        assert run.view().last_epoch == 1
+        (tmp_path / "one/ledger").rename(tmp_path / "kept")
+        if how == "another":
+            shutil.copytree(tmp_path / "two/ledger", tmp_path / "one/ledger")
+            lose_the_end(tmp_path / "one", "complete", 1)
+        with pytest.raises(LedgerError, match="removed or replaced while in use") as caught:
+            run.view()
+        assert "put its folder back" in caught.value.remedy
+        shutil.rmtree(tmp_path / "one/ledger", ignore_errors=how == "gone")
+        (tmp_path / "kept").rename(tmp_path / "one/ledger")
+        assert Flow(run).epoch() is not None
+    check(tmp_path / "one", 2)
+
+
+def test_the_repair_of_a_table_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    """Behind one no epoch before the next is read, as if they had been cleaned away; nothing was."""
+    epochs(tmp_path, 2)
+    max((tmp_path / "tables/clean/_delta_log").glob("*.json")).unlink()
+    assert coordinator(tmp_path).repair("tables/clean", "ours") is not None
+    epochs(tmp_path, 3)
+    lose_the_end(tmp_path, "complete", 3)
+    done = coordinator(tmp_path).repair_ledger()
+    assert done.last_epoch == 2
+    epochs(tmp_path, 4)
+    check(tmp_path, 4)
+    kept = coordinator(tmp_path).view()
+    with pytest.raises(LedgerError, match="a table was repaired since, behind which no epoch before 3 can be gone back to"):
+        coordinator(tmp_path).repair_ledger(last_epoch=2)
+    assert coordinator(tmp_path).view() == kept

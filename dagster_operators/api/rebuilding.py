@@ -72,6 +72,7 @@ class Rebuildable:
         What comes out is what the program as it is now gives for these rows. It is computed beside the pipeline, in as many
         epochs as it takes, while the pipeline's own epochs go on; a run that is killed is taken up by the next call. Then all of
         it is taken over in one epoch. Changes that needed a decision about these tables are decided by it.
+        Records that it rejects come to those of their source that were rejected before.
 
         Args:
             tables: Their names; with them those that show the same state. All when neither these nor operators are named. Of a

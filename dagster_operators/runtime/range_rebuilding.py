@@ -154,6 +154,7 @@ class RangeRebuilding(Rebuilding):
             come = cut.only(f"{FOLDER}/{dataset}", computed, folder)
             yield Change(name, (*(entry for one in stay.values() for entry in one), *come), tuple(stay))
             reach("rebuild:half_taken", stage=attempt.stage)
+        yield from self._rejects(attempt, view, made)
         reach("rebuild:taken", stage=attempt.stage)
 
 

@@ -18,6 +18,7 @@ from dagster_operators.graph.restricted import Part, part_with, reach_of
 from dagster_operators.runtime.cut_by_epochs import cut_in, forgetful_in
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
+from dagster_operators.runtime.rejects_beside import new_rejects, rejects_of
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
@@ -310,7 +311,17 @@ class Rebuilding:
             yield Change(name, tuple(adds), tuple(gone))
         for name in set(before) & self._record.datasets.keys() - set(taken.values()):
             yield Change(name, (), tuple(entry.path for entry in self._run.files(name, view.versions[name])))
+        yield from self._rejects(attempt, view, made)
         reach("rebuild:taken", stage=attempt.stage)
+
+    def _rejects(self, attempt: StageAttempt, view: LedgerView, made: Complete) -> Iterator[Change]:
+        """What was rejected, and was not before."""
+        for name in sorted({rejects_of(source) for source in self._choosing.sources} & made.versions.keys()):
+            there = [file.path for file in self._run.files(name, view.versions[name])] if name in view.versions else []
+            found = [f"{FOLDER}/{name}/{file.path}" for file in self._shadow.coordinator.files(name, made.versions[name])]
+            change = new_rejects(self._run.root, name, there, found, attempt.directory(name))
+            if change is not None:
+                yield change
 
     def _computed(self, made: Complete, taken: Mapping[str, str]) -> Iterator[tuple[str, str, list[FileEntry]]]:
         """The files of what was computed, with what the pipeline calls it."""

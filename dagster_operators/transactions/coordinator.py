@@ -392,7 +392,7 @@ class Coordinator:
                 gone.add(self.without_rows(error, plan, gone))
         self._generation = handle.generation
         self._lease.hold(self._generation)
-        self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt)))
+        self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt), to))
         return self.commit(handle)
 
     def records(self, *kinds: type[Record]) -> Iterator[Record]:

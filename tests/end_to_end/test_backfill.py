@@ -18,6 +18,7 @@ import dagster_operators as do
 from dagster_operators.api import rebuilding
 from dagster_operators.errors import PipelineError, UndecidedChangeError
 from dagster_operators.runtime.rebuilding import Rebuilding
+from tests.end_to_end.landing import put
 from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples
 
@@ -437,3 +438,89 @@ def test_a_table_that_is_yet_to_be_filled_is_not_passed_over_by_a_rebuild(
     later = filled(tmp_path, late=True, count=5)
     later.run_until_caught_up()
     assert {table: sum(content(later, table).values()) for table in ("clean", "late")} == {"clean": 4, "late": 5}
+
+
+def rejecting(
+    root: Path,
+    files: Path,
+    kind: str = "int",
+    *,
+    more: bool = False,
+    corrupt: Any = "reject",
+    event_time: bool = False,
+    engine: Any = SAIL,
+) -> do.Pipeline:
+    made = do.Pipeline("rejecting", root=str(root), engine=engine)
+    source = do.FileSource(str(files / "*.csv"), schema=f"k string, v {kind}, at timestamp", corrupt=corrupt, max_files=1)
+    timed = {"event_time": "at", "lateness": "1 day"} if event_time else {}
+    rows = made.source("rows", source, **timed)
+    rows.select("k", "at", name="keys").to_table("ks")
+    if more:
+        rows.key_by("k").aggregate(v="max(v)", name="most").to_table("most", backfill=True)
+    return made
+
+
+def rejected(made: do.Pipeline) -> Counter[str]:
+    return Counter(row["record"] for row in made.to_arrow("rows_rejects").to_pylist())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number, records in enumerate(("a,1\na,x\nb,2", "a,x\nc\na,x")):
+        lines = "".join(f"{one},2026-01-01 00:00:00\n" for one in records.split())
+        put(tmp_path / "in" / f"{number}.csv", f"k,v,at\n{lines}", number)
+    return tmp_path / "in"
+
+
+ALL = Counter({"a,x,2026-01-01 00:00:00": 3, "c,2026-01-01 00:00:00": 1})
+
+
+@pytest.mark.parametrize(
+    "way", ["backfill", *(pytest.param(way, marks=pytest.mark.slow) for way in ("rebuild", "all", "range", "each epoch"))]
+)
+def test_what_a_rebuild_rejects_is_among_the_rejects(tmp_path: Path, files: Path, way: str) -> None:
+    """Such records were in no table: those that were rejected before are not told again."""
+    timed = way == "range"
+    before = rejecting(tmp_path / "root", files, "string", event_time=timed)
+    before.run_until_caught_up()
+    early = rejected(before)
+    assert early.total() < ALL.total()
+    made = rejecting(tmp_path / "root", files, more=way == "backfill", event_time=timed)
+    if way == "backfill":
+        made.run_until_caught_up()
+        assert content(made, "most") == Counter({("a", 1): 1, ("b", 2): 1})
+        assert rejected(made) == ALL
+        return
+    if timed:
+        result = made.rebuild("ks", between=("2026-01-01", "2026-01-02"))
+    else:
+        result = made.rebuild(*([] if way == "all" else ["ks"]), epochs_at_once=1 if way == "each epoch" else 500)
+        assert content(made, "ks").total() == 2
+    assert rejected(made) == ALL
+    assert result.rejected_rows == {"rows": (ALL - early).total()}
+    assert made.rebuild("ks").rejected_rows == {}
+    assert rejected(made) == ALL
+    started = rejecting(tmp_path / "other", files)
+    started.run_until_caught_up()
+    assert rejected(started) == ALL
+
+
+def rebuilt_with_rejects(root: Path, files: Path, engine: Any) -> None:
+    rejecting(root, files, "string", corrupt="fail", engine=engine).run_epoch()
+    made = rejecting(root, files, engine=engine)
+    assert made.rebuild().rejected_rows == {"rows": 1}
+    assert rejected(made).total() == 1
+    made.run_until_caught_up()
+    assert rejected(made) == ALL
+
+
+def test_a_rebuild_of_what_failed_before_has_its_rejects(tmp_path: Path, files: Path) -> None:
+    rebuilt_with_rejects(tmp_path / "root", files, SAIL)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_rebuild_of_what_failed_before_has_its_rejects_on_spark(tmp_path: Path, files: Path) -> None:
+    rebuilt_with_rejects(tmp_path / "root", files, EMBEDDED)

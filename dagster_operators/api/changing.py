@@ -215,7 +215,7 @@ class Changing:
             otherwise = found[0].remedy or "compute the tables behind it anew: rebuild(...); or change it back"
             raise PipelineError(
                 f"{choice!r} is no way out here: {found[0].problem}", pipeline=self.name,
-                remedy=f"decide {choices}" if choices else otherwise,
+                remedy="; or ".join(filter(None, (f"decide {choices}", found[0].remedy))) if choices else otherwise,
             )  # fmt: skip
         return allowed
 

@@ -148,7 +148,7 @@ def check_same_table(log: DeltaLog, position: Mapping[str, Any]) -> None:
             f"the Delta table is not the one whose version {position['version']} was read: it was replaced",
             table=log.location.path,
             remedy="read the new one from its beginning, into tables that begin anew: "
-            'pipeline.reset(source, 0, tables="restart"); or under another source name',
+            'pipeline.reset(source, 0, tables="restart")',
         )
 
 

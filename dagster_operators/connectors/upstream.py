@@ -109,7 +109,8 @@ class Upstream:
         until = f": its epoch {last} was the last one that did" if last else ""
         return EndedInputError(
             f"the pipeline {self.name!r} {told} the table {table!r}{until}", file=self._root, table=table,
-            remedy=f"if it was renamed, name the one that it is now ({written}); {otherwise}; "
+            remedy=f"if it was renamed, name the one that it is now ({written}), "
+            f'and read it into tables that begin anew: pipeline.reset(source, 0, tables="restart"); {otherwise}; '
             "or put it back into the program of that pipeline",
         )  # fmt: skip
 

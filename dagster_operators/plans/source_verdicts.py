@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.plans.compared import ComparedPlans
+from dagster_operators.plans.compared import ComparedPlans, listed
+from dagster_operators.plans.plan_streams import Streams, hands_on
 from dagster_operators.plans.unknown import UnknownOperator
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
@@ -14,6 +19,9 @@ _WATERMARK: Mapping[Choice, str] = {
     "keep": "the watermark stays as it is",
     "restart": "read it from its beginning, with a watermark of its own: rows that were read before come again",
 }
+
+_STARTS = ("starting_version", "start")
+"""Settings of sources that say where they begin while they have no position."""
 
 
 class SourceVerdicts:
@@ -36,10 +44,11 @@ class SourceVerdicts:
         for name, node in self._new.nodes.items():
             if node.operator.kind == Source.kind:
                 former = self._compared.former.get(name)
-                found = list(self._kept(name, former) if former else self._added(name))
+                found = [self._as_can_be_read(name, one) for one in (self._kept(name, former) if former else self._added(name))]
                 yield from found
                 if name in self._stored.left_out and all(one.level is not Level.DECISION for one in found):
-                    yield self._left_out(name, self._stored.left_out[name])
+                    tables = self._stored.left_out[name]
+                    yield self._as_can_be_read(name, self._left_out(name, tables), {f"table {table}" for table in tables})
         for name in self._compared.removed:
             if self._old.nodes[name].operator.kind == Source.kind:
                 yield Verdict(Level.FROM_HERE_ON, f"source {name}", "it is no longer read")
@@ -95,6 +104,73 @@ class SourceVerdicts:
         else:
             text = "it was taken out and is put back, and reads something else now"
             yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+
+    def _as_can_be_read(self, name: str, verdict: Verdict, anew: Collection[str] = ()) -> Verdict:
+        """A verdict without ``restart`` where rows that are read again are changes, and what had them before goes on.
+
+        Nothing would take back what it had: it would count it twice, and keep what is gone. Where the source has no position, as
+        behind a ``reset``, nothing comes again that is not to.
+
+        Args:
+            name: The source.
+            verdict: What is to be told of it.
+            anew: The tables and sinks, as ``table totals``, that were computed anew without it.
+        """
+        former = verdict.renamed_from or self._compared.former.get(name, name)
+        if "restart" not in verdict.choices or former not in self._stored.positions or former in self._stored.emptied:
+            return verdict
+        if self._begins_elsewhere(name, former):
+            return verdict
+        had = [one for one in self._with_changes_of(name) if not self._new.ends.get(one, frozenset((one,))) <= {*anew}]
+        if not had:
+            return verdict
+        text = f"{verdict.problem}; from its beginning it would give again what {listed(had)} had of it, and take nothing back"
+        left: Mapping[Choice, str] = {choice: told for choice, told in verdict.choices.items() if choice != "restart"}
+        if former in self._old.running:
+            return replace(verdict, problem=text, choices=left, read_anew=former)
+        remedy = f"read what it read before, run an epoch, and then: pipeline.reset({former!r}, 0, tables='restart')"
+        return replace(verdict, problem=text, choices=left, remedy=remedy)
+
+    def _begins_elsewhere(self, name: str, former: str) -> bool:
+        """Whether the program says anew where it begins in what was read: then that is not its beginning."""
+        new, before = self._new.nodes[name].operator, self._old.nodes.get(former)
+        old = before.operator if before else None
+        if not isinstance(new, Source) or not isinstance(old, Source) or _moved(old, new):
+            return False
+        starts = [[getattr(one.connector, start, None) for start in _STARTS] for one in (old, new)]
+        return starts[0] != starts[1] and any(starts[1])
+
+    def _with_changes_of(self, name: str) -> list[str]:
+        """The operators that go on with changes that a source gave, and the tables, as ``table totals``."""
+        found, seen, waiting = set[str](), {name}, [name]
+        while waiting:
+            one = waiting.pop()
+            changes = self._streams.changes(StreamRef(one))
+            if changes:
+                found |= self._filled([end for port, end in self._new.own_ends.get(one, ()) if StreamRef(one, port).is_main])
+            for _, _, reader in self._new.consumers.get(one, ()):
+                if changes and not hands_on(self._new, reader):
+                    found |= self._going_on(reader)
+                elif reader not in seen and (hands_on(self._new, reader) or self._new.nodes[reader].operator.row_wise):
+                    seen.add(reader)
+                    waiting.append(reader)
+        return sorted(found)
+
+    def _going_on(self, name: str) -> set[str]:
+        """An operator that goes on with state, or the tables there are of one that has none; of new ones is asked elsewhere."""
+        left = name in self._stored.pauses.operators or name in self._stored.left
+        if self._compared.former.get(name) in self._stored.stateful or (left and name not in self._compared.former):
+            return {name}
+        stateless = name in self._compared.former or self._new.nodes[name].operator.kind == Latest.kind
+        return self._filled(self._new.ends[name]) if stateless else set()
+
+    def _filled(self, ends: Collection[str]) -> set[str]:
+        """Those of some ends that are tables there are."""
+        return {end for end in ends if end.startswith("table ") and end.removeprefix("table ") in self._stored.tables}
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return Streams(self._new)
 
     def _left_out(self, name: str, tables: tuple[str, ...]) -> Verdict:
         told = ", ".join(tables)

@@ -39,7 +39,8 @@ class Verdict:
         decided: What was decided about it; empty if nothing was.
         tables: The tables that settle it when they are computed anew, of a source.
         fillable: Whether it is a new table, which could have the rows of before: ``to_table(..., backfill=True)``.
-        remedy: What to do about it where nothing can be decided, as an error's.
+        remedy: What to do about it where nothing can be decided, or instead of that, as an error's.
+        read_anew: What the last epoch called the source that may be read anew, with all that is behind it beginning from nothing.
     """
 
     level: Level
@@ -53,6 +54,7 @@ class Verdict:
     tables: tuple[str, ...] = ()
     fillable: bool = False
     remedy: str = ""
+    read_anew: str = ""
 
     @property
     def question(self) -> str:

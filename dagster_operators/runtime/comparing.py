@@ -18,7 +18,7 @@ from dagster_operators.runtime.homes import elsewhere, let_go
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
-from dagster_operators.runtime.rebuildable import tables_shown_by
+from dagster_operators.runtime.rebuildable import tables_shown_by, with_the_way
 from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.stored_changes import ASKED, REBUILD
 from dagster_operators.runtime.undecided import undecided
@@ -320,7 +320,7 @@ class Comparing:
             left_out=missing,
             emptied=view.emptied,
         )
-        verdicts = (*told(names), *judge(before, after, stored, self._fingerprints()))
+        verdicts = (*told(names), *with_the_way(judge(before, after, stored, self._fingerprints()), before))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
         return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts), gone)
 

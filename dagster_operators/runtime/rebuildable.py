@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import Connector
@@ -50,12 +51,31 @@ def read_anew_for(verdict: Verdict, before: LogicalPlan) -> list[str]:
     asked = {verdict.was} if kind == "operator" else {table.stream.operator for table in before.tables if table.name == name}
     if verdict.problem != TAKEN_BACK or not asked <= {node.name for node in before.nodes}:
         return []
-    reach = Reach.of(before.nodes, [pair for loop in before.loops for pair in loop.feedback])
-    sources = {node.name for node in before.nodes if isinstance(node.operator, Source)}
-    found = sources & reach.before(asked)
+    found, sinks = _together(asked, before)
+    return [] if sinks else found
+
+
+def with_the_way(verdicts: Iterable[Verdict], before: LogicalPlan) -> list[Verdict]:
+    """Changes with how a source is read anew that cannot begin from nothing by itself."""
+    return [replace(one, remedy=_anew(*_together([one.read_anew], before))) if one.read_anew else one for one in verdicts]
+
+
+def _anew(sources: Sequence[str], sinks: Sequence[str]) -> str:
+    named = repr(sources[0]) if len(sources) == 1 else repr([*sources])
+    call = f"pipeline.reset({named}, 0, tables='restart'{', keep_sinks=True' if sinks else ''})"
+    other = f"; before that epoch put a sink of another name and place where {', '.join(sinks)} is (its decision: keep)"
+    return f"{call}: what is behind begins anew, and the next epoch reads what there is now{other if sinks else ''}"
+
+
+def _together(operators: Collection[str], plan: LogicalPlan) -> tuple[list[str], list[str]]:
+    """The sources that are read anew together so that operators begin from nothing, and the sinks that have rows of them."""
+    reach = Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
+    sources = {node.name for node in plan.nodes if isinstance(node.operator, Source)}
+    found = sources & reach.before(operators)
     while more := (sources & reach.before(reach.behind(found))) - found:
         found |= more
-    return [] if _sinks(before, reach, reach.behind(found)) else sorted(found)
+    behind = reach.behind(found)
+    return sorted(found), sorted(sink.name for sink in plan.sinks if sink.stream.operator in behind)
 
 
 def cannot_be_filled(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> bool:

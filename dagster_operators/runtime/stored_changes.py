@@ -14,7 +14,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
-from dagster_operators.runtime.rebuildable import only_in_program
+from dagster_operators.runtime.rebuildable import only_in_program, with_the_way
 from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.ways_out import ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
@@ -71,7 +71,8 @@ class StoredDiff:
                 continue
             if verdict.remedy:
                 yield f"    {verdict.remedy}"
-                continue
+                if not (verdict.choices or verdict.renamed_from):
+                    continue
             if verdict.renamed_from:
                 yield f"    in the program: renamed_from={verdict.renamed_from!r}"
             yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
@@ -149,8 +150,8 @@ class StoredChanges:
         pauses, missing = past.pauses(before, plan, was, ledgered, last), past.left_out(before, plan, was, last)
         stored = ledgered.stored()
         timed = past.time_columns(before, plan, was, stored.timed)
-        stored = replace(stored, pauses=pauses, left_out=missing, timed=timed)
-        return [*told(names), *judge(before, plan, stored, _fingerprints(plan))]
+        stored = replace(stored, pauses=pauses, left_out=missing, timed=timed, emptied=view.emptied)
+        return [*told(names), *with_the_way(judge(before, plan, stored, _fingerprints(plan)), before)]
 
     def decide(self, subject: str, choice: Any) -> None:
         """Answer what the run that was refused last asked.

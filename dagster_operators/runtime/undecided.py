@@ -42,16 +42,19 @@ def undecided(
             lines.append(
                 f"    pipeline.reset({named}, 0, tables='restart'): what is behind begins anew, with what can be read still"
             )
+        if verdict.remedy:
+            lines.append(f"    {verdict.remedy}")
         if not verdict.choices and (outside := ways.sinks.get(verdict.subject)):
             told = f"{', '.join(outside)} cannot give back what it took of it"
             lines.append(f"    {told}: take the sink out of the program, rebuild the tables, and put a new sink there")
     by_command = {about: tables for about, tables in ways.rebuilt.items() if not {*tables} & {*ways.in_program}}
     commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, by_command))
     in_python = any(verdict.choices or ways.rebuilt.get(verdict.subject) for verdict in verdicts)
+    anew = any(verdict.read_anew or ways.reset.get(verdict.subject) for verdict in verdicts)
     first = verdicts[0].subject.split(" ", 1)
     return UndecidedChangeError(
         "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
-        remedy=f"change the pipeline back{_or_by(list(commands), in_python=in_python)} "
+        remedy=f"change the pipeline back{_or_by(list(commands), in_python=in_python)}{', or reset as above' * anew} "
         f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
     )  # fmt: skip
 

@@ -64,6 +64,21 @@ def source(pipeline, name="rows", path="in/*.csv", event_time="at", schema=SCHEM
     return pipeline.source(name, do.FileSource(path, schema=schema), event_time=event_time, **more)
 
 
+def fed(name="rows", path="in", version=None, end="latest", **more):
+    """Changes that a Delta table tells, counted; or its current rows, or itself as it comes."""
+
+    def body(p):
+        rows = p.source(name, do.DeltaSource(path, changes=True, starting_version=version), **more)
+        if end == "log":
+            rows.filter("v > 0").to_table("log")
+        elif end == "latest":
+            rows.filter("v > 0").as_changes().latest("k").to_table("now")
+        else:
+            rows.as_changes().key_by("k").aggregate(n="count(*)", name="per_key").to_table("totals")
+
+    return body
+
+
 class Topic(do.SourceOperator):
     def __init__(self, topic, seen=()):
         self.topic = topic
@@ -392,6 +407,13 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         gains,
         {("here", "table losses", ()), ("here", "operator aggregate_k_2", ())},
     ),
+    # --- sources of changes, which nothing takes back that are given again
+    ("changes, folder moved", fed(end="sum"), fed(path="moved", end="sum"), {("decision", "source rows", ("keep",))}),
+    ("their current rows", fed(), fed(path="moved"), {("decision", "source rows", ("keep",))}),
+    ("under another name", fed(end="sum"), fed("new", end="sum"), {("decision", "source new", ())}),
+    ("from a version on", fed(end="sum"), fed("new", version=4, end="sum"), {("decision", "source new", ("restart",))}),
+    ("from that of another table", fed(end="sum"), fed("new", "to", 4, "sum"), {("decision", "source new", ())}),
+    ("as rows that stay", fed(end="log"), fed(path="moved", end="log"), {("decision", "source rows", ("keep", "restart"))}),
     # --- sinks
     ("a sink of appended rows", read(), sunk("clean"), {("here", "sink out", ())}),
     ("its table", sunk("clean"), sunk("clean", place="other"), {("here", "sink out", ())}),
@@ -441,6 +463,20 @@ def test_a_source_that_was_taken_out_and_is_put_back() -> None:
     assert ("decision", "source other", ("keep", "restart")) in map(told, later)
     other = judge(old, new, stored(old, positions=["rows", "other"], sources={"other": "g"}), given)
     assert ("decision", "source other", ("restart",)) in map(told, other)
+
+
+def test_changes_may_be_read_from_their_beginning_where_nothing_has_them() -> None:
+    old, new = plan(fed(end="sum")), plan(fed(path="moved", end="sum"))
+    for more in ({"positions": []}, {"emptied": ["rows", "as_changes", "per_key"]}, {"stateful": [], "tables": []}):
+        assert ("decision", "source rows", ("keep", "restart")) in map(told, judge(old, new, stored(old, **more)))
+
+
+def test_changes_of_another_table_that_were_taken_out_are_put_back_by_what_they_were() -> None:
+    old, new = plan(read()), plan(in_order(read(), fed("other", end="sum")))
+    left = stored(old, positions=["rows", "other"], sources={"other": "f"}, left=["per_key"])
+    (asked,) = (one for one in judge(old, new, left, {"other": "g"}) if one.subject == "source other")
+    assert told(asked) == ("decision", "source other", ())
+    assert "read what it read before, run an epoch" in asked.remedy
 
 
 def test_a_question_is_another_if_the_change_is_another() -> None:

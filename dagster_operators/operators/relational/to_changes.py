@@ -32,7 +32,7 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.key_join import kinds_to_compare, same_key, with_keys_of
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -310,7 +310,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         kinds = schema_of(new).types
         kept = [f"{quoted(name)} AS {old_name}" for name, old_name in named.items()]
         before = old.selectExpr(*kept, f"{GONE} AS {_OLD_GONE}", *([f"{PLACE} AS {_OLD_PLACE}"] if ordered else []))
-        on = " AND ".join(f"{quoted(key)} <=> {named[key]}" for key in self.keys) or "true"
+        compared = kinds_to_compare(new)
+        on = " AND ".join(same_key(quoted(key), named[key], compared.get(key)) for key in self.keys) or "true"
         same = " AND ".join(same_value(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
         stale = f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})" if ordered else ""

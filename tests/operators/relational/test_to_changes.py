@@ -121,6 +121,21 @@ def test_values_with_parts_decide_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.sail
+def test_keys_with_a_null_in_them_are_found_again(tmp_path: Path) -> None:
+    keys = [[[1], [2], None, [None]], [[None], [1]], [[2], [None], None, [1]]]
+    at = iter(range(100))
+    batches = [[{"k": key, "s": (key and key[0], None), "at": next(at)} for key in batch] for batch in keys]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema="k array<int>, s struct<a:int,b:int>, at long"))
+    rows.drop("s").to_changes("k", order_by="at").to_table("lists")
+    rows.drop("k").key_by("s").aggregate(at="max(at)").to_changes().to_table("structs")
+    pipeline.run_until_caught_up()
+    for table, current in (("lists", [6, 7, 8, 9]), ("structs", [6, 8, 9])):
+        signs = [(row["at"], 1 if row["_change"] in {"insert", "update_after"} else -1) for row in pipeline.read(table).collect()]
+        left = {at: sum(sign for other, sign in signs if other == at) for at, _ in signs}
+        assert sorted(at for at, times in left.items() if times) == current, table
+
+
 def test_keys_that_are_not_there_can_fail_the_epoch(tmp_path: Path) -> None:
     built(tmp_path / "repaired", [[row(1, 1.0, 1, gone=True)]]).run_epoch()
     with pytest.raises(OperatorsError, match="operation delete has the key 1, which is not there"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_schema import arrow_as_spark
@@ -17,6 +19,9 @@ from dagster_operators.types.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import Table
+
+_LARGEST_FLOAT: Final = 3.4028234663852886e38
+"""Of 32 bits."""
 
 
 def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
@@ -145,13 +150,26 @@ def _convert(value: Any, kind: DataType) -> Any:
             raise ValueError(f"{value!r} is no datetime and no ISO string")
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         return moment.replace(tzinfo=None) if kind == Plain("timestamp_ntz") else moment
-    if kind == Plain("date") and isinstance(value, str):
-        return date.fromisoformat(value)
-    if kind.is_whole_number and isinstance(value, float) and not value.is_integer():
+    if kind == Plain("date"):
+        return _day(value)
+    if kind.is_whole_number and isinstance(value, Real | Decimal) and value % 1 != 0:
         raise ValueError(f"{value!r} is no whole number")
+    if kind == Plain("float") and isinstance(value, float) and _LARGEST_FLOAT < abs(value) < math.inf:
+        raise ValueError(f"{value!r} does not fit in a float")
     if isinstance(kind, DecimalType) and not isinstance(value, Decimal):
         return Decimal(str(value))
     return value
+
+
+def _day(value: Any) -> date:
+    day = date.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(day, date):
+        raise TypeError(f"{value!r} is no date and no ISO string")
+    if not isinstance(day, datetime):
+        return day
+    if day.time() != time.min:
+        raise ValueError(f"{value!r} has a time of day, which a date has not; write value.date()")
+    return day.date()
 
 
 def _convert_nested(value: Any, kind: DataType) -> Any:
@@ -163,6 +181,8 @@ def _convert_nested(value: Any, kind: DataType) -> Any:
         case Struct():
             names = [field.name for field in kind.fields]
             items = value if isinstance(value, Mapping) else dict(zip(names, value, strict=True))
+            if unknown := [key for key in items if key not in names]:
+                raise ValueError(f"there is no field {unknown[0]!r} in {kind}")
             return {field.name: _convert(items.get(field.name), field.type) for field in kind.fields}
         case _:
             return value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -12,7 +14,9 @@ import pytest
 from dagster_operators.connectors.connector import UNKNOWN, parse_schema
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA, split_rejects
+from dagster_operators.connectors.row_batch import batch_to_arrow
 from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.types.schema import Schema
 
 NOON = datetime(2023, 9, 18, 12, tzinfo=UTC)
 NOON_MICROS = int(NOON.timestamp()) * 1_000_000
@@ -114,6 +118,24 @@ def test_rows_that_do_not_fit(spark, rows, problem, column):
     with pytest.raises(BadInputError, match=problem) as raised:
         source.read(spark, [0], source.infer_schema(spark))
     assert raised.value.where.get("column") == column
+
+
+@pytest.mark.parametrize(
+    ("type_", "lossy", "exact"),
+    [
+        ("long", [Decimal("1.5"), np.float32(1.5), 1.5, math.inf], [Decimal("2.0"), np.float32(2), 2.0, 2]),
+        ("float", [1e39, -1e39], [math.inf, 0.1]),
+        ("date", [datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 5, tzinfo=UTC), 19000], [datetime(2024, 1, 1), "2024-01-01"]),  # noqa: DTZ001
+        ("struct<a:int>", [{"A": 1}, {"a": 1, "b": 2}], [{"a": 1}, {}, (1,)]),
+        ("array<date>", [[datetime(2024, 1, 1, 5)]], [[date(2024, 1, 1), None]]),  # noqa: DTZ001
+    ],
+)
+def test_values_of_which_something_would_be_lost(type_, lossy, exact):
+    schema = Schema.from_ddl(f"x {type_}").to_json()
+    for value in lossy:
+        with pytest.raises(BadInputError, match="a value that is no"):
+            batch_to_arrow([{"x": value}], schema, 0)
+    assert batch_to_arrow([{"x": value} for value in exact], schema, 0).num_rows == len(exact)
 
 
 def test_event_times_that_are_none(spark):

@@ -129,13 +129,29 @@ def _column(values: Any, name: str, kind: DataType, arrow_type: Any, number: int
                 # Nanoseconds are cut, as Spark does; a time without a zone counts as UTC.
                 return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(arrow_type)
             if not (pa.types.is_timestamp(arrow_type) and pa.types.is_string(values.type)):
-                return values.cast(arrow_type)
+                return _whole(values, values.cast(arrow_type))
             values = values.to_pylist()
         return pa.array([_convert(value, kind) for value in values], type=arrow_type)
     except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         raise BadInputError(
             f"batch {number} of the memory source has a value that is no {kind.shown}: {error}", column=name
         ) from error
+
+
+def _whole(values: pa.Array, cast: pa.Array) -> pa.Array:
+    """The values in another type, unless Arrow cut a time of day off or made a number infinite."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(values.type) and pa.types.is_date(cast.type):
+        lost = pc.not_equal(cast.cast(values.type), values)
+    elif pa.types.is_float64(values.type) and pa.types.is_float32(cast.type):
+        lost = pc.and_(pc.is_finite(values), pc.is_inf(cast))
+    else:
+        return cast
+    if pc.any(lost).as_py():
+        raise ValueError(f"{values.filter(lost)[0].as_py()!r} does not fit")
+    return cast
 
 
 def _convert(value: Any, kind: DataType) -> Any:

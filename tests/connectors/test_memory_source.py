@@ -138,6 +138,19 @@ def test_values_of_which_something_would_be_lost(type_, lossy, exact):
     assert batch_to_arrow([{"x": value} for value in exact], schema, 0).num_rows == len(exact)
 
 
+def test_columns_of_which_something_would_be_lost():
+    moments, numbers = [datetime(2024, 1, 1), None, datetime(2024, 1, 1, 5)], [math.inf, None, 1e39]  # noqa: DTZ001
+    for type_, values in (
+        ("date", pd.Series(moments)),
+        ("float", pa.array(numbers)),
+        ("date", pa.array(moments, pa.timestamp("us", "UTC"))),
+    ):
+        schema, table = Schema.from_ddl(f"x {type_}").to_json(), pa.table({"x": pa.array(values)})
+        with pytest.raises(BadInputError, match="does not fit"):
+            batch_to_arrow(table, schema, 0)
+        assert batch_to_arrow(table.slice(0, 2), schema, 0).num_rows == 2
+
+
 def test_event_times_that_are_none(spark):
     source = MemorySource([[{"t": "soon"}]], schema="t timestamp")
     assert source.largest_event_time([0], "t") is UNKNOWN

@@ -50,7 +50,7 @@ class NativeOperator:
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._log: list[tuple[str, str, bytes | None]] = []
         self._bytes = 0
-        self._process = NativeProcess(own.time_limit / 1e6, self._where)
+        self._process = NativeProcess(own.time_limit / 1e6, self._where, own.env)
 
     def open(self, saved: bytes | None) -> None:
         """Start the process, load the library, and tell it again what it was told.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from contextlib import ExitStack
 from mmap import mmap
 from multiprocessing import Pipe
 from multiprocessing.reduction import recv_handle, send_handle
-from os import close
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events.environment import environment
 from dagster_operators.operators.events.message_file import Numbered, memory_file, read_file, write_file
 from dagster_operators.time.watermark import format_timestamp
 
@@ -48,14 +49,16 @@ class NativeProcess:
     Args:
         seconds: How long it may take for an event.
         where: The place, for errors.
+        env: Its own variables of the environment, beside those of this process.
 
     Attributes:
         running: The process.
     """
 
-    def __init__(self, seconds: float, where: Mapping[str, Any]) -> None:
+    def __init__(self, seconds: float, where: Mapping[str, Any], env: Sequence[tuple[str, str]] = ()) -> None:
         self._seconds = seconds
         self._where = where
+        self._env = env
         self.running: subprocess.Popen[bytes] | None = None
         self._asked: deque[Told] = deque()
         """The events that it was told of and has not answered."""
@@ -69,6 +72,7 @@ class NativeProcess:
         Raises:
             OperatorFailedError: The library cannot be used.
         """
+        own = environment(self._env, self._where)
         self._pipe, theirs = Pipe()
         with ExitStack() as on_failure, theirs:
             on_failure.callback(self._pipe.close)
@@ -79,9 +83,10 @@ class NativeProcess:
                     [sys.executable, "-P", "-u", "-c", _START, str(theirs.fileno()), str(descriptor), json.dumps(sys.path)],
                     pass_fds=[theirs.fileno(), descriptor],
                     stdin=subprocess.PIPE,
+                    env={**os.environ, **own},
                 )
             finally:
-                close(descriptor)
+                os.close(descriptor)
             on_failure.pop_all()
         with tempfile.TemporaryDirectory(prefix="dagster_operators_library_") as folder:  # what is loaded needs its file no more
             path = Path(folder) / "operator.so"
@@ -101,7 +106,7 @@ class NativeProcess:
             told = [("INPUT", name, time) for (_, name, _), time in zip(messages, times, strict=True)]
             self._ask(("INPUT", ""), told, self._seconds, descriptor)
         finally:
-            close(descriptor)
+            os.close(descriptor)
 
     def answer(self) -> tuple[int, int | None, list[Numbered]]:
         """What it answers next: the events that it is done with, the status unless there is more to come, and what was sent.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.operators.events.environment import environment
 from dagster_operators.operators.events.wiring import EventOperator
 
 _ENVIRONMENT: Final = RLock()
@@ -56,7 +56,7 @@ class PythonFile:
             yield
             return
         with _ENVIRONMENT:
-            given = {name: _expanded(text, self._where) for name, text in self._own.env}
+            given = environment(self._own.env, self._where)
             before = {name: os.environ.get(name) for name in given}
             os.environ.update(given)
             try:
@@ -77,14 +77,3 @@ def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:
             found = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
         trace = trace.tb_next
     return found
-
-
-def _expanded(text: str, where: Mapping[str, Any]) -> str:
-    """A value with ``${NAME}`` replaced by the environment's variables."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in os.environ:
-            raise OperatorFailedError(f"the environment has no variable {found[1]!r}", **where, remedy="set it")
-        return os.environ[found[1]]
-
-    return re.sub(r"\$\{(\w+)\}", value, text)

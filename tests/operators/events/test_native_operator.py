@@ -57,8 +57,9 @@ def compiled(tmp_path_factory):
 class Told:
     """An operator at work, and what it sent."""
 
-    def __init__(self, path, saved=None, state="replay", seconds=30):
-        own = EventOperator("node", "op", alone=False, file="x", state=state, language="library", time_limit=seconds * 1_000_000)
+    def __init__(self, path, saved=None, state="replay", seconds=30, env=()):
+        limit = seconds * 1_000_000
+        own = EventOperator("node", "op", alone=False, file="x", state=state, language="library", time_limit=limit, env=env)
         self.operator, self.sent = NativeOperator(own, packed(path.read_bytes()), {"operator": "events"}), []
         try:
             self.operator.open(saved)
@@ -103,6 +104,15 @@ def test_it_finds_modules_where_this_process_does_and_not_in_the_current_folder(
     with Told(counter) as told:
         told.message(b"x")
     assert told.sent == [("told", "in 1")]
+
+
+def test_the_environment_is_its_own(counter, tmp_path, monkeypatch):
+    monkeypatch.setenv("DO_TEST_FOLDER", str(tmp_path))
+    monkeypatch.delenv("DO_TEST_DROPPED", raising=False)
+    with Told(counter, env=(("DO_TEST_DROPPED", "$DO_TEST_FOLDER/dropped"),)) as told:
+        told.message(b"x")
+    assert (tmp_path / "dropped").read_text() == "dropped after 1"
+    assert "DO_TEST_DROPPED" not in os.environ
 
 
 def test_it_is_told_again_what_it_was_told_and_sends_nothing_again(counter):

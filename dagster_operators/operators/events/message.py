@@ -44,13 +44,13 @@ def input_event(name: str, message: Message) -> dict[str, Any]:
         "type": "INPUT",
         "id": name,
         "value": message.value,
-        "metadata": {"timestamp": _START + timedelta(microseconds=message.time), **_own(message.metadata)},
+        "metadata": {"timestamp": _START + timedelta(microseconds=message.time), **own_metadata(message.metadata)},
     }
 
 
-def _own(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata for one receiver: what it does to a list, nobody else is to see."""
-    return {name: [*value] if type(value) is list else value for name, value in metadata.items()} if metadata else metadata
+def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata for one receiver: what it does to them, or to a list in them, nobody else is to see."""
+    return {name: [*value] if type(value) is list else value for name, value in metadata.items()} if metadata else {}
 
 
 def other_event(kind: str, name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dagster_operators.errors import OperatorFailedError
 from dagster_operators.functions.time_limit import interrupt
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.dora_node import CURRENT, LEVELS
-from dagster_operators.operators.events.message import LONGEST_LOG, size_of
+from dagster_operators.operators.events.message import LONGEST_LOG, own_metadata, size_of
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.source_modules import SourceModules
@@ -77,9 +77,11 @@ class NodeScript(PythonFile):
         if self._thread is None:
             self._note_time(self._log[0][3] if self._log else event.get("metadata", {}))
             self._begin(send)
+        metadata = own_metadata(event.get("metadata", {}))  # the script may change its own
+        told = [event["type"], event["id"], event.get("value"), metadata]
         status = self._tell(event, send)
         if self._own.state == "replay":
-            self._log.append([event["type"], event["id"], event.get("value"), event.get("metadata", {})])
+            self._log.append(told)
         return status
 
     def save(self) -> bytes:
@@ -98,6 +100,7 @@ class NodeScript(PythonFile):
     def close(self) -> None:
         """Let the script end where it asks for an event."""
         if self._thread is not None and self._thread.is_alive():
+            self._send = None  # an epoch that is over is no event
             with self._environment():
                 self._events.put(None)
                 self._thread.join(_PATIENCE)
@@ -154,7 +157,7 @@ class NodeScript(PythonFile):
             self._wait("start")
         for kind, name, value, metadata in self._log:
             event = {"kind": "dora", "type": kind, "id": name}
-            self._tell(event | ({"value": value, "metadata": metadata} if kind == "INPUT" else {}), None)
+            self._tell(event | ({"value": value, "metadata": own_metadata(metadata)} if kind == "INPUT" else {}), None)
 
     def _tell(self, event: dict[str, Any], send: Callable[..., None] | None) -> DoraStatus:
         if self._thread is None or not self._thread.is_alive():

@@ -57,6 +57,25 @@ def test_it_is_told_again_what_it_was_told_and_sends_nothing_again():
     assert again.epoch(rows(4)).log()[-1] == "4 INPUT n [4] 4"
 
 
+CHANGES = """
+from dora import Node
+
+node, told = Node(), []
+for event in node:
+    if event["type"] == "INPUT":
+        metadata = event["metadata"]
+        told.append(f"{event.pop('value').to_pylist()} {sorted(metadata)} {metadata.get('seen')}")
+        metadata["by"], metadata["seen"] = "me", [*metadata.get("seen", ()), 1]
+        node.send_output("log", told, metadata)
+"""
+
+
+def test_what_it_does_to_an_event_is_not_told_to_it_again():
+    cut = script(CHANGES).epoch(rows(1, 2)).epoch(rows(3)).epoch(rows(4)).values("log/log")
+    assert cut == script(CHANGES).epoch(rows(1, 2, 3, 4)).values("log/log")
+    assert cut[-1] == [f"[{n}] ['timestamp'] None" for n in (1, 2, 3, 4)]
+
+
 def test_without_state_each_epoch_begins_with_a_new_run():
     driven = script(COUNT, state="none").epoch(rows(1)).epoch(rows(2))
     assert driven.log() == ["begun", "1 INPUT n [1] 1", "begun", "1 INPUT n [2] 2"]

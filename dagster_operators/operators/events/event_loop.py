@@ -33,6 +33,9 @@ _TICK: Final = 0
 _MESSAGE: Final = 1
 """What is due first of what is due at the same time: ticks."""
 
+_SOURCE: Final = "source"
+"""Beside that an input is closed: what it read. Where it reads something else by then, that is not closed."""
+
 _NO_VALUE: Final = pa.nulls(0)
 
 
@@ -79,6 +82,7 @@ class EventLoop:
         self._running = running
         self._write = write
         self._now: int | None = state.get("now")
+        self._at = self._now or 0
         known = self._operators.keys()
         closed = state.get("closed", {})
         self._closed = {operator.path: still_closed(operator, closed.get(operator.path, ())) for operator in operators}
@@ -91,6 +95,8 @@ class EventLoop:
         self._waiting: deque[tuple[EventOperator, EventInput, Message | None]] = deque()
         self._full: Counter[tuple[str, str]] = Counter()
         self._due: list[tuple[int, int, Any, Any]] = []
+        self._event: dict[str, Any] | None = None
+        self._refused: OperatorFailedError | None = None
         self._numbers = count()
         self.events: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
@@ -99,10 +105,11 @@ class EventLoop:
         self.copy: Callable[[str | None, pa.Array], pa.Array] = lambda _, value: own_copy(value)
         if self._now is not None:
             self._start_timers(self._now)
-        for path, name, *told in later:
+        for path, name, time, value, metadata in later:
+            message = None if value is None else Message(time, value, metadata)
             for one in self._operators[path].inputs if path in known else ():
-                if one.id == name:
-                    self._put_later(self._operators[path], one, Message(*told))
+                if one.id == name and (message or metadata == {_SOURCE: one.source}):
+                    self._put_later(self._operators[path], one, time, message)
 
     def state(self) -> dict[str, Any]:
         """What the loop has to know in the next epoch, as JSON values."""
@@ -110,11 +117,18 @@ class EventLoop:
         return {"now": self._now, "ticks": self._ticks, "closed": closed, "stopped": self.stopped}
 
     def later(self) -> list[list[Any]]:
-        """The messages whose delay is not over, in their order: operator, input, time, value and metadata of each."""
+        """The messages whose delay is not over, in their order: operator, input, time, value and metadata of each.
+
+        Where an input is closed behind them there is no value, and what it read.
+        """
         found = sorted((item for item in self._due if item[1] == _MESSAGE), key=lambda item: item[:3])
+        told = [
+            (message.value, dict(message.metadata)) if message else (None, {_SOURCE: one.source})
+            for *_, (_, one, message) in found
+        ]
         return [
-            [operator.path, one.id, message.time, message.value, dict(message.metadata)]
-            for _, _, _, (operator, one, message) in found
+            [operator.path, one.id, nanos // 1000, value, metadata]
+            for (nanos, _, _, (operator, one, _)), (value, metadata) in zip(found, told, strict=True)
         ]
 
     def deliver(self, address: str, message: Message) -> None:
@@ -126,6 +140,15 @@ class EventLoop:
     def settle(self) -> None:
         """Deliver all that waits."""
         self._settle()
+
+    def check(self) -> None:
+        """See that nothing was sent outside of events.
+
+        Raises:
+            OperatorFailedError: Something was.
+        """
+        if self._refused is not None:
+            raise self._refused
 
     def advance(self, time: int) -> None:
         """Let time go on to a moment: all ticks up to it, and all messages whose delay is over."""
@@ -147,7 +170,8 @@ class EventLoop:
                 self._begin(nanos // 1000)
                 self._put(key, Message(nanos // 1000, _NO_VALUE))
             else:
-                self._wait(*item)
+                self._begin(nanos // 1000)
+                self._arrive(*item)
             self._settle()
 
     def drain(self) -> None:
@@ -156,14 +180,19 @@ class EventLoop:
         Raises:
             EndlessLoopError: There are always more.
         """
-        for _ in range(_MOST_ROUNDS):
-            times = [nanos for nanos, kind, _, _ in self._due if kind == _MESSAGE]
+        done = 0
+        for number in range(_MOST_ROUNDS):
+            times = sorted({nanos for nanos, kind, _, _ in self._due if kind == _MESSAGE})
             if not times:
                 return
-            self.advance(min(times) // 1000)
+            done += len(times) if number else 0  # what waits from the beginning comes to an end, however much it is
+            if done > _MOST_MESSAGES:
+                break
+            for nanos in times:
+                self.advance(nanos // 1000)
         operator, one, _ = next(item for _, kind, _, item in self._due if kind == _MESSAGE)
         raise EndlessLoopError(
-            f"at the end of the data messages still go round after {_MOST_ROUNDS} rounds", node=operator.node,
+            f"at the end of the data messages still go round after {number + 1} rounds", node=operator.node,
             event_operator=operator.id, input=one.id, remedy="see that operators that read each other stop sending",
         )  # fmt: skip
 
@@ -192,13 +221,21 @@ class EventLoop:
         """Let a message wait at all inputs that read an output."""
         for operator, one in self._readers.get(address, ()):
             if one.delay:
-                self._put_later(operator, one, replace(message, time=message.time + one.delay))
+                time = message.time + one.delay
+                self._put_later(operator, one, time, replace(message, time=time))
             else:
                 self._wait(operator, one, message)
 
-    def _put_later(self, operator: EventOperator, one: EventInput, message: Message) -> None:
-        """Keep a message until its time."""
-        heapq.heappush(self._due, (message.time * 1000, _MESSAGE, next(self._numbers), (operator, one, message)))
+    def _put_later(self, operator: EventOperator, one: EventInput, time: int, message: Message | None) -> None:
+        """Keep a message, or that nothing more will come, until its time."""
+        heapq.heappush(self._due, (time * 1000, _MESSAGE, next(self._numbers), (operator, one, message)))
+
+    def _arrive(self, operator: EventOperator, one: EventInput, message: Message | None) -> None:
+        """Let what was kept wait at its input."""
+        if message is None:
+            self._enqueue(operator, one, None)
+        else:
+            self._wait(operator, one, message)
 
     def _wait(self, operator: EventOperator, one: EventInput, message: Message) -> None:
         """Let a message wait at an input."""
@@ -249,16 +286,19 @@ class EventLoop:
 
     def _begin(self, time: int | None = None) -> None:
         """An event comes from outside, at a time or now; what is put next is that."""
+        self._at = self._now or 0 if time is None else time
 
     def _moment(self) -> int:
         """The time at which the event came from outside that what is delivered comes of."""
-        return self._now or 0
+        return self._at
 
     def _tell(self, operator: EventOperator, event: dict[str, Any], time: int) -> None:
         """Tell an operator of an event, and do what it returns."""
         path = operator.path
 
         def send_output(output_id: str, data: Any, metadata: Mapping[str, Any] | None = None) -> None:
+            if self._event is not event:
+                self._refuse(operator, output_id)
             is_small = isinstance(data, pa.Array) and len(data) < FEWEST
             copy = own_copy if is_small else partial(self.copy, addresses.get(output_id))
             value = data if data is told else as_array(data, copy)
@@ -267,7 +307,13 @@ class EventLoop:
         told, addresses = event.get("value", self), self._addresses[path]  # what it was told nobody writes to
 
         self.events[path] += 1
-        self._do(operator, self._running[path].on_event(event, send_output))
+        self._event = event
+        try:
+            status = self._running[path].on_event(event, send_output)
+        finally:
+            self._event = None
+        self.check()
+        self._do(operator, status)
 
     def _do(self, operator: EventOperator, status: DoraStatus) -> None:
         """Do what an operator returned."""
@@ -280,6 +326,15 @@ class EventLoop:
             self._waiting.clear()
             self._full.clear()
             self.stop("MANUAL")
+
+    def _refuse(self, operator: EventOperator, output: str) -> None:
+        """Raise that something is sent when the event is over; in the epoch, too, where a thread of the operator's did."""
+        self._refused = OperatorFailedError(
+            f"a message to {output!r} was sent when the event of its send_output was over: it has no place in the order",
+            node=operator.node, event_operator=operator.id,
+            remedy="send while the operator is at an event: wait for its threads (thread.join()), and keep no send_output",
+        )  # fmt: skip
+        raise self._refused
 
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:
         address = self._addresses[operator.path].get(output)
@@ -295,9 +350,13 @@ class EventLoop:
             self._close(operator.address(output))
 
     def _close(self, address: str) -> None:
-        """Let all readers of an output be told that it is closed, behind what waits at their inputs."""
+        """Let all readers of an output be told that it is closed, behind what waits at their inputs or is on its way to them."""
         for operator, one in self._readers.get(address, ()):
-            self._enqueue(operator, one, None)
+            coming = [item for item in self._due if item[1] == _MESSAGE and item[3][0] is operator and item[3][1] is one]
+            if not coming:
+                self._enqueue(operator, one, None)
+            elif all(message is not None for *_, (_, _, message) in coming):
+                self._put_later(operator, one, max(coming)[0] // 1000, None)
 
     def _input_closed(self, operator: EventOperator, one: EventInput) -> None:
         closed = self._closed[operator.path]

@@ -104,6 +104,7 @@ class EventRun:
         for rows in self._rows.values():
             self._flush(rows)
         saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
+        self.loop.check()
         loop = {
             "version": VERSION,
             "loop": self.loop.state(),

@@ -216,7 +216,62 @@ def test_a_circle_that_does_not_come_to_rest_is_an_error(monkeypatch):
         driven.epoch(watermark=MAX_WATERMARK)
 
 
+@pytest.mark.parametrize("cuts", [[[1, 2, 20]], [[1], [2], [20]]], ids=["one_epoch", "three"])
+def test_an_input_with_a_delay_is_closed_behind_what_is_on_its_way(cuts):
+    stops = FORWARD.replace(
+        "DoraStatus.CONTINUE", 'DoraStatus.STOP if dora_event["value"][0].as_py() == 2 else DoraStatus.CONTINUE'
+    )
+    late = EventInput("n", "one/out", None, 5 * SECOND)
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("log", [late], ["log"])]
+    driven = Driven(dataflow(operators, {"one": stops, "log": LOG}))
+    for cut in cuts:
+        driven.epoch(rows(*cut), watermark=cut[-1] * SECOND)
+    found = driven.harness.rows("log/log")
+    told = ["1 INPUT n [1]", "2 INPUT n [2]", "3 INPUT_CLOSED n None", "4 STOP ALL_INPUTS_CLOSED None"]
+    assert [text for row in found for text in from_ipc(row["value"]).to_pylist()] == told
+    assert [row["time"].second for row in found] == [6, 7, 7, 7]
+
+
+def test_a_source_that_ends_closes_inputs_behind_what_is_on_its_way():
+    made = operator("log", [EventInput("n", "numbers/n", None, 5 * SECOND), ("m", "more/n")], ["log"])
+    sources = [EventSource(node, (("n", "v"),), "t") for node in ("numbers", "more")]
+    driven = Driven(dataflow([made], {"log": LOG}, sources), inputs=2)
+    driven.epoch(rows(1), rows(2), watermark=2 * SECOND)
+    driven.harness.move(MAX_WATERMARK, 0)
+    driven.epoch(watermark=2 * SECOND).epoch(watermark=3 * SECOND)
+    driven.epoch([], rows(20), watermark=MAX_WATERMARK)
+    assert driven.log()[:4] == ["1 INPUT m [2]", "2 INPUT n [1]", "3 INPUT_CLOSED n None", "4 INPUT m [20]"]
+
+
+def test_many_messages_may_be_on_their_way_at_the_end(monkeypatch):
+    monkeypatch.setattr("dagster_operators.operators.events.event_loop._MOST_ROUNDS", 20)
+    operators = [
+        operator("one", [EventInput("n", "numbers/n", None, 3600 * SECOND)], ["out"]),
+        operator("log", [EventInput("n", "one/out", None, 3600 * SECOND)], ["log"]),
+    ]
+    driven = Driven(dataflow(operators, {"one": FORWARD, "log": LOG})).epoch(rows(*range(1, 50)), watermark=49 * SECOND)
+    assert driven.log() == []
+    assert len(driven.epoch(watermark=MAX_WATERMARK).log()) == 49 + len(["INPUT_CLOSED", "STOP"])
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", [[4], [1, 4]], ids=["one_epoch", "two"])
+def test_who_stops_at_a_tick_does_so_at_its_time_however_epochs_are_cut(cuts):
+    stops = LOG.replace(
+        "return DoraStatus.CONTINUE", "return DoraStatus.STOP if dora_event['id'] == 'tick' else DoraStatus.CONTINUE"
+    )
+    operators = [
+        operator("one", [("n", "numbers/n"), ("tick", "dora/timer/millis/1500")], ["log"]),
+        operator("log", [("n", "one/log")], ["log"]),
+    ]
+    driven, at = Driven(dataflow(operators, {"one": stops, "log": LOG})), 0
+    for cut in cuts:
+        driven.epoch([row for row in rows(1, 4) if at < row["t"] // SECOND <= cut], watermark=cut * SECOND + SECOND // 2)
+        at = cut
+    found = [(row["time"].second, row["time"].microsecond) for row in driven.harness.rows("log/log")]
+    assert found == [(1, 0), (2, 500_000), (2, 500_000), (2, 500_000)]
 
 
 def test_at_the_end_of_data_inputs_close_and_operators_stop():
@@ -606,6 +661,37 @@ def test_an_operator_that_never_returns_is_an_error(line):
     with pytest.raises(OperatorFailedError, match=r"did not return within 0\.3 seconds") as caught:
         driven.epoch(rows(1))
     assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("slow", "op")
+
+
+KEEPS = """
+import threading
+
+KEPT = []
+
+class Operator:
+    def on_event(self, dora_event, send_output):
+        KEPT.append(send_output)
+        send = KEPT[0]
+        SENDS
+        return DoraStatus.CONTINUE
+"""
+LATER = {
+    "kept": "send('log', ['x'])",
+    "caught": "try: send('log', ['x'])\n        except Exception: pass",
+    "thread": "thread = threading.Thread(target=send, args=('log', ['x']))\n        thread.start()\n        thread.join()",
+}
+
+
+@pytest.mark.parametrize("way", LATER)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_is_sent_when_its_event_is_over_has_no_place_and_is_refused(way):
+    made = operator("log", [("n", "numbers/n")], ["log"])
+    driven = Driven(dataflow([made], {"log": KEEPS.replace("SENDS", LATER[way])}))
+    with pytest.raises(OperatorFailedError, match=r"to 'log' was sent when the event .* was over") as caught:
+        driven.epoch(rows(1, 2))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("log", "op")
+    within = KEEPS.replace("SENDS", LATER["thread"]).replace("KEPT[0]", "send_output")
+    assert len(Driven(dataflow([made], {"log": within})).epoch(rows(1, 2)).log()) == 2
 
 
 def test_messages_of_two_types_are_refused():

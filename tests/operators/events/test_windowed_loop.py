@@ -138,8 +138,15 @@ def test_messages_on_their_way_arrive_though_the_delay_was_taken_out():
     _, loop = driven(lambda *given: loop_of(*given, {}, told), CHAIN, running, range(1, 6))
     came = [value[0] for kind, _, value in first.log if kind == "INPUT"]
     assert came == [1, 2, 3, 3, 4, 5]  # the one that waited comes before what has its time
-    assert [(path, value.to_pylist()) for path, _, _, value, _ in loop.later()] == [("first", [9])]
+    (path, _, _, waits, _), closes = loop.later()
+    assert (path, waits.to_pylist(), closes) == ("first", [9], ["first", "n", 9_000_000, None, {"source": "numbers/n"}])
     assert isinstance(loop_of(CHAIN, running, lambda *_: None, loop.state()), WindowedLoop)
+
+
+@pytest.mark.parametrize(("read", "left"), [("numbers/n", 1), ("more/n", 0)])
+def test_an_input_that_reads_something_else_by_then_is_not_closed(read, left):
+    closes = ["first", "n", 9_000_000, None, {"source": read}]
+    assert len(loop_of(CHAIN, {"first": Many("first"), "last": Fake("last")}, lambda *_: None, {}, [closes]).later()) == left
 
 
 def test_windows_of_large_messages_are_small(monkeypatch):

@@ -78,7 +78,7 @@ def test_a_root_that_is_gone_is_told_and_stays_as_it_is(tmp_path: Path) -> None:
     reading = source(root)
     assert reading.choose(None, nothing)
     shutil.move(root, tmp_path / "aside")
-    with pytest.raises(LedgerError, match="no pipeline in the storage root"):
+    with pytest.raises(LedgerError, match="removed or replaced while in use"):
         reading.choose(None, nothing)
     assert not root.exists()
     shutil.move(tmp_path / "aside", root)

@@ -139,17 +139,18 @@ class SelectColumns(Stateless):
 
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
+        marks = [mark for mark in self.marks if mark in frame.columns]
         expressions = []
         for text in self.logical.expressions:
             expression, name = named(text)
-            expressions.append(f"{_of_rows_there(frame, expression)} AS {quoted(name or expression)}")
-        return frame.selectExpr(*expressions, *(mark for mark in self.marks if mark in frame.columns))
+            expressions.append(f"{_of_rows_there(marks, expression)} AS {quoted(name or expression)}")
+        return frame.selectExpr(*expressions, *marks)
 
 
-def _of_rows_there(frame: DataFrame, expression: str) -> str:
+def _of_rows_there(columns: Sequence[str], expression: str) -> str:
     """SQL for a column: null of a row that is marked as deleted, for which what computes it may well fail."""
     expression = without_comments(expression)
-    if DELETED not in frame.columns or _COLUMN.fullmatch(expression.strip()):
+    if DELETED not in columns or _COLUMN.fullmatch(expression.strip()):
         return expression
     return f"CASE WHEN NOT {DELETED} THEN {expression} END"
 
@@ -244,9 +245,10 @@ class ReplaceColumns(Stateless):
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         self.logical.check_names(StreamType(tuple(frame.columns)))
-        new = {name.lower(): (name, _of_rows_there(frame, expression)) for name, expression in self.logical.expressions}
+        columns = frame.columns
+        new = {name.lower(): (name, _of_rows_there(columns, expression)) for name, expression in self.logical.expressions}
         chosen = []
-        for column in frame.columns:
+        for column in columns:
             _, expression = new.pop(column.lower(), (column, quoted(column)))
             chosen.append(f"{expression} AS {quoted(column)}")
         return frame.selectExpr(*chosen, *(f"{expression} AS {quoted(name)}" for name, expression in new.values()))

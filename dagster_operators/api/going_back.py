@@ -52,7 +52,8 @@ class GoingBack:
 
         Args:
             to: The epoch to go back to.
-            keep_sinks: Whether sinks outside that have taken rows since may keep them; they get them again.
+            keep_sinks: Whether sinks outside that have taken rows since may keep them; they get them again. A sink of changes is
+                not told which of them are gone, and what it has is wrong from then on.
 
         Returns:
             The new epoch.

@@ -78,7 +78,9 @@ def _check_sinks(run: Coordinator, target: Complete, *, keep_sinks: bool) -> Non
         raise LedgerError(
             f"{', '.join(sinks)} has taken rows since, which cannot be taken back", pipeline=run.pipeline, epoch=target.epoch,
             sink=sinks[0],
-            remedy="if it may keep them and get them again: pipeline.rollback(..., keep_sinks=True)",
+            remedy="if it may keep them and get them again: pipeline.rollback(..., keep_sinks=True); one of changes is not told "
+            'which of them are gone: to have it right begin anew: pipeline.reset(sources, 0, tables="restart", keep_sinks=True), '
+            "and before the next epoch put a sink of another name and place where it is in the program (its decision: keep)",
         )  # fmt: skip
 
 

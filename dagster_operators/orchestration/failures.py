@@ -8,7 +8,7 @@ from typing import Final
 
 import dagster as dg
 
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import OperatorsError, PipelineBusyError
 from dagster_operators.orchestration.masked_errors import masked, masked_text
 from dagster_operators.orchestration.remedies import commands_for
 
@@ -35,7 +35,7 @@ def as_failure(error: OperatorsError, root: str = "", *, last_try: bool = False,
     metadata = {name: value if isinstance(value, int | float | str) else str(value) for name, value in fields.items()}
     told = "\n".join([f"{type(error).__name__}: {error}", *(f"    {command}" for command in commands)])
     metadata |= {RETRY_HELPS: error.retryable, **({"command": "\n".join(commands)} if commands else {})}
-    return dg.Failure(told, metadata=metadata, allow_retries=error.retryable and not last_try)
+    return dg.Failure(told, metadata=metadata, allow_retries=not (last_try or is_final(error)))
 
 
 def unexpected(error: Exception, *, last_try: bool = True, mask: bool = False) -> dg.Failure:
@@ -56,6 +56,17 @@ def terminated() -> dg.Failure:
     wants it to end.
     """
     return dg.Failure("The run is being terminated. The next run goes on with its epoch.", allow_retries=False)
+
+
+def is_final(error: Exception) -> bool:
+    """Whether no try of the step after this one can help.
+
+    Of a pipeline that is busy the step has waited for the other run already: tries would multiply that.
+
+    >>> is_final(PipelineBusyError("busy")), is_final(OSError("no space left"))
+    (True, False)
+    """
+    return isinstance(error, PipelineBusyError) or (isinstance(error, OperatorsError) and not error.retryable)
 
 
 def is_last_try(context: dg.OpExecutionContext) -> bool:

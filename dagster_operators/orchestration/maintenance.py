@@ -2,13 +2,15 @@
 
 # No postponed annotations here: Dagster reads those of ``context`` and of the configuration as they are.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 import dagster as dg
 from pydantic import Field
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import EpochUnderWayError
 from dagster_operators.orchestration.failures import as_failures, is_last_try
 from dagster_operators.orchestration.materialisation import EPOCH
@@ -16,7 +18,9 @@ from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
 from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.orchestration.waiting import once_free, waiting
 from dagster_operators.runtime.compacting import Compaction
+from dagster_operators.transactions.records import Repair
 
 _MAINTENANCE: Final = "Joins small files of the tables, and deletes files that only old epochs need"
 
@@ -37,6 +41,7 @@ class MaintenanceConfig(dg.Config):
     )
     keep: str = Field(default="7 days", description="Epochs completed within this time stay readable")
     keep_epochs: int = Field(default=2, ge=1, description="At least so many epochs stay readable, however old")
+    wait_seconds: float = Field(default=300.0, ge=0, description="How long to wait for a run that is at work")
 
 
 class RepairConfig(dg.Config):
@@ -59,7 +64,8 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
     def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
         with as_failures(steps.pipeline.root, last_try=is_last_try(context), mask=bool(steps.options.masked_columns)):
             done = _compact(context, steps, config)
-            deleted = steps.between_epochs(context.instance).clean(config.keep, keep_epochs=config.keep_epochs)
+            clean = partial(steps.between_epochs(context.instance).clean, config.keep, keep_epochs=config.keep_epochs)
+            deleted = waiting(context, steps.name, config.wait_seconds, once_free(clean))
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
         for name, joined in done.tables.items():
             if name in steps.tables:  # no materialisation: what is made from the table is not behind it
@@ -75,7 +81,8 @@ def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: Maint
     if not (steps.options.compact if config.compact is None else config.compact):
         return Compaction(0)
     try:
-        done = steps.between_epochs(context.instance).compact(target_size=config.target_size)
+        compact = partial(steps.between_epochs(context.instance).compact, target_size=config.target_size)
+        done = waiting(context, steps.name, config.wait_seconds, once_free(compact))
     except EpochUnderWayError as error:
         context.log.warning("No files were joined: %s.", error.problem)
         return Compaction(0)
@@ -97,10 +104,17 @@ def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
         pipeline = steps.between_epochs(context.instance)
         keep: Literal["ours", "theirs"] = "ours" if config.keep is Keep.OURS else "theirs"
         with as_failures(pipeline.root, last_try=is_last_try(context), mask=bool(steps.options.masked_columns)):
-            one = pipeline.repair(config.table, keep) if config.table else None
-            done = pipeline.repair_all(keep) if not config.table else [one] if one else []
+            done = steps.waiting(context, once_free(lambda: _settled(pipeline, keep, config.table)))
         told = {record.dataset: f"kept {record.keep}, at version {record.version}" for record in done}
         context.log.info("Settled: %s.", ", ".join(f"{name} ({how})" for name, how in told.items()) or "nothing was wrong")
         yield dg.Output(None, metadata=told)
 
     return single_op_job(steps, "repair", "Settles tables that somebody else wrote, restored or damaged", repair)
+
+
+def _settled(pipeline: Pipeline, keep: Literal["ours", "theirs"], table: str | None) -> Sequence[Repair]:
+    """Settle one table, or all."""
+    if table is None:
+        return pipeline.repair_all(keep)
+    done = pipeline.repair(table, keep)
+    return [done] if done else []

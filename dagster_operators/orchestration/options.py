@@ -15,7 +15,7 @@ COMMIT_RETRIES = dg.RetryPolicy(max_retries=5, delay=1, backoff=dg.Backoff.EXPON
 """The default retry policy of begin and commit, which repeat nothing that is done already."""
 
 MAINTENANCE_RETRIES = dg.RetryPolicy(max_retries=5, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""The retry policy of what is done between epochs: a run that is at work ends."""
+"""The retry policy of what is done between epochs."""
 
 _QUOTING: Final = frozenset({"record", "reason"})
 """The columns of tables of rejected records that have values of other columns."""

@@ -3,6 +3,7 @@
 # No postponed annotations here: Dagster reads those of ``context`` and of the configuration as they are.
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from dagster_operators.orchestration.options import COMMIT_RETRIES
 from dagster_operators.orchestration.reporting import events
 from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps, owner_of
+from dagster_operators.orchestration.waiting import once_free
 
 
 class RebuildConfig(dg.Config):
@@ -53,15 +55,17 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
             _check(steps, config)
             for table in config.widen:
                 before = epochs.coordinator.view().last_epoch
-                made = steps.pipeline.widen_on(epochs, table, owner_of(context), again=True)
+                widened = once_free(partial(steps.pipeline.widen_on, epochs, table, owner_of(context), again=True))
+                made = steps.waiting(context, widened)
                 context.log.info("%s", made if made.epoch > before else f"{table} has its types already.")
             if config.tables or config.operators or not config.widen:
-                made = steps.pipeline.rebuild_on(
+                rebuilt = partial(
+                    steps.pipeline.rebuild_on,
                     epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
                     since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
                     empty=config.empty, between=steps.pipeline.range_of(config.between) if config.between else None,
-                    wait_seconds=steps.options.wait_seconds,
                 )  # fmt: skip
+                made = steps.waiting(context, lambda seconds: rebuilt(wait_seconds=seconds))
                 context.log.info("%s", made)
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
         yield from told

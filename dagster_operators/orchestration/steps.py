@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import dagster as dg
 
@@ -14,16 +14,19 @@ from dagster_operators.api.rebuilding import AT_ONCE
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineError
 from dagster_operators.orchestration.backfills import Backfill, backfill_of, backfill_tag
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember, remember_none
-from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
+from dagster_operators.orchestration.failures import as_failures, is_final, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, AssetKeys, op_name, root_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
 from dagster_operators.orchestration.tables import table_assets
+from dagster_operators.orchestration.waiting import waiting
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.reading_ranges import time_columns
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.unlocking import let_go
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dagster_operators.graph.restricted import Part
@@ -118,7 +121,7 @@ class PipelineSteps:
                 self.let_go(context, epochs)
                 raise
             except Exception as error:
-                if last_try or (isinstance(error, OperatorsError) and not error.retryable):
+                if last_try or is_final(error):
                     self.let_go(context, epochs)
                 raise
             finally:
@@ -169,11 +172,15 @@ class PipelineSteps:
             time_columns(epochs.planning.plan().dataflow, list(self.tables))
         except PipelineError as error:
             raise wanted.refused(self.name, self.tables, error) from None
-        made = self.pipeline.rebuild_on(
+        made = self.waiting(context, lambda seconds: self.pipeline.rebuild_on(
             epochs, self.beside(epochs), owner_of(context), tables=list(self.tables), operators=(), since=0,
-            between=wanted.between, epochs_at_once=AT_ONCE, wait_seconds=self.options.wait_seconds,
-        )  # fmt: skip
+            between=wanted.between, epochs_at_once=AT_ONCE, wait_seconds=seconds,
+        ))  # fmt: skip
         return wanted, made
+
+    def waiting(self, context: dg.OpExecutionContext, work: Callable[[float], T]) -> T:
+        """Do what needs the pipeline for itself; for another run that is at work a run waits as long as the deployment says."""
+        return waiting(context, self.name, self.options.wait_seconds, work)
 
     def backfill_asked_for(self, context: dg.OpExecutionContext) -> Backfill | None:
         """The time range that a run is a backfill of; None for other runs."""
@@ -182,11 +189,13 @@ class PipelineSteps:
 
     def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
-        owner, other = owner_of(context), epochs.coordinator.owner_at_work()
-        if other is not None and not owner.is_same(other):
-            context.log.info("%s is at work on %s: waiting for it, up to %.0f s.", other, self.name, self.options.wait_seconds)
-        self.pipeline.fill(epochs, self.beside(epochs), owner, self.options.wait_seconds)
-        handle = epochs.begin(owner, wait_seconds=self.options.wait_seconds)
+        owner = owner_of(context)
+
+        def begun(seconds: float) -> EpochHandle | None:
+            self.pipeline.fill(epochs, self.beside(epochs), owner, seconds)
+            return epochs.begin(owner, wait_seconds=seconds)
+
+        handle = self.waiting(context, begun)
         if handle is None:
             last = epochs.coordinator.last_complete()
             after, sources = last.epoch if last else 0, ", ".join(epochs.plan().sources)
@@ -199,7 +208,9 @@ class PipelineSteps:
     def resume(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Go on with the epoch that the run, or one that it re-executes, has begun; None when there was nothing new."""
         begin_id = begin_id_of(context, self.name)
-        return None if begin_id is None else epochs.coordinator.resume(begin_id, owner_of(context))
+        if begin_id is None:
+            return None
+        return self.waiting(context, lambda seconds: epochs.coordinator.resume(begin_id, owner_of(context), wait_seconds=seconds))
 
     def begun(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle:
         """The epoch that the run has begun.

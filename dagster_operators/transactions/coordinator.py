@@ -154,18 +154,19 @@ class Coordinator:
             self._lease.hold(self._generation)
         return handle
 
-    def resume(self, begin_id: str, owner: Owner) -> EpochHandle:
+    def resume(self, begin_id: str, owner: Owner, *, wait_seconds: float = 0) -> EpochHandle:
         """Join an epoch that another process or an earlier run began: all there is to know of it is in the ledger.
 
         Args:
             begin_id: Of the handle that its begin gave.
             owner: The run that goes on with it.
+            wait_seconds: As of :meth:`open`.
 
         Raises:
             PipelineBusyError: The run that began it is at work, and it is another one.
             LedgerError: The epoch was begun anew or another one was completed since.
         """
-        self.open(owner)
+        self.open(owner, wait_seconds=wait_seconds)
         return self._run(resume_epoch(self._context(self._generation), begin_id))
 
     def prepare(self, handle: EpochHandle, stage: str, work: Callable[[StageAttempt], Manifest]) -> Manifest:

@@ -283,4 +283,7 @@ def _same_key(key: dg.AssetKey, pipeline: str, name: str, other: str, other_name
 
 def _engine(pipeline: Pipeline, engine: Engine | str | None) -> Engine:
     """What runs the pipeline: the engine of the call, else its own, else one that its address or the environment chooses."""
-    return engine_given(engine) or pipeline.engine or SparkEngine()
+    found = engine_given(engine) or pipeline.engine or SparkEngine()
+    if isinstance(found, SparkEngine):
+        found.refuse_literal_secrets()
+    return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field
+from typing_extensions import override
 
+from dagster_operators.errors import EngineError
+from dagster_operators.orchestration.literal_secrets import refuse_in_address, refuse_in_config
 from dagster_operators.runtime.engine import Spark, default_engine
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
     """Where stages run: embedded Spark (the default), a cluster, a Spark Connect server, or embedded Sail.
 
     The session is started when a stage first needs it and shared by all stages and runs of the process; no run's end stops it.
+
+    A secret in it (a token in ``remote``, keys in ``config``) is given to Dagster as ``dg.EnvVar("NAME")``.
 
     Attributes:
         master: A Spark master: ``local[4]``, ``spark://host:7077``.
@@ -39,6 +45,8 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
     @property
     def name(self) -> str:
         """The kind of engine: ``spark``, ``connect`` or ``sail``."""
+        if isinstance(self.remote, dg.EnvVar) and self.remote.get_value() is None:  # where definitions are loaded it may be unset
+            return "connect"
         return self._spark().name
 
     def session(self) -> SparkSession:
@@ -54,7 +62,41 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
         """While a step of an epoch is at work with the session: until then it stays the same one."""
         return self._spark().in_use(begins=begins)
 
+    @override
+    def get_resource_definition(self) -> Any:
+        self.refuse_literal_secrets()
+        return super().get_resource_definition()
+
+    def refuse_literal_secrets(self) -> None:
+        """See that there is no secret in clear in it, as Dagster shows to everybody what it is made with.
+
+        Raises:
+            PipelineError: There is one.
+
+        >>> SparkEngine(remote=dg.EnvVar("SPARK_REMOTE")).refuse_literal_secrets()
+        """
+        refuse_in_address("SparkEngine", "remote", self.remote)
+        refuse_in_address("SparkEngine", "master", self.master)
+        refuse_in_config("SparkEngine", self.config)
+
     def _spark(self) -> Spark:
-        if self.master or self.remote:
-            return Spark(master=self.master, remote=self.remote, config=self.config)
-        return replace(default_engine(), config=self.config)
+        master, remote, config = _given(self.master), _given(self.remote), _all_given(self.config)
+        if master or remote:
+            return Spark(master=master, remote=remote, config=config)
+        return replace(default_engine(), config=config)
+
+
+def _all_given(config: Mapping[str, str]) -> dict[str, str]:
+    return {name: _given(value) or "" for name, value in config.items()}
+
+
+def _given(value: str | None) -> str | None:
+    """A setting, from the environment if it names a variable there; in a run Dagster has looked there already."""
+    if not isinstance(value, dg.EnvVar):
+        return value
+    found = value.get_value()
+    if found is None:
+        raise EngineError(
+            f"the environment variable {value.env_var_name} is not set", remedy="set it where the pipeline runs, or leave it out"
+        )
+    return found

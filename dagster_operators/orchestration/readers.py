@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
+from typing_extensions import override
 
 from dagster_operators.api.stored_pipeline import StoredPipeline
 from dagster_operators.connectors.upstream import Upstream
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.keys import TABLE_METADATA
+from dagster_operators.orchestration.literal_secrets import refuse_in_address, refuse_in_options
 from dagster_operators.runtime.engine import default_engine, engine_given
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
 
     Attributes:
         root: The storage root.
-        storage_options: Credentials and settings of an object store.
+        storage_options: Credentials and settings of an object store; a secret among them as ``dg.EnvVar("NAME")``.
         epoch: A completed epoch to stay at.
         engine: What reads the tables that are asked for as DataFrames of Spark's, such as ``sc://host:15002``; by default what
             the environment says, else embedded Spark.
@@ -45,6 +47,25 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
     engine: str | None = None
     _stored: StoredPipeline | None = PrivateAttr(default=None)
     _pinned: int | None = PrivateAttr(default=None)
+
+    @override
+    def get_resource_definition(self) -> Any:
+        self.refuse_literal_secrets()
+        return super().get_resource_definition()
+
+    def refuse_literal_secrets(self) -> None:
+        """See that the resource holds no secret in clear: what Dagster knows of it, everybody sees.
+
+        Raises:
+            PipelineError: It does.
+
+        >>> PipelineResource(root="s3://lake/p", storage_options={"aws_secret_access_key": "x"}).refuse_literal_secrets()
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: PipelineResource would hold 'aws_secret_access_key' of storage_options in clear...
+        """
+        refuse_in_options("PipelineResource", self.storage_options)
+        refuse_in_address("PipelineResource", "root", self.root)
+        refuse_in_address("PipelineResource", "engine", self.engine)
 
     def pipeline(self) -> StoredPipeline:
         """What lies in the storage root.
@@ -117,6 +138,12 @@ class PipelineIOManager(dg.ConfigurableIOManager):
 
     source: PipelineResource
     tables: dict[str, str] = Field(default_factory=dict)
+
+    @override
+    def get_resource_definition(self) -> Any:
+        if isinstance(self.source, PipelineResource):  # not yet, where it is to be configured at launch
+            self.source.refuse_literal_secrets()
+        return super().get_resource_definition()
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> NoReturn:  # noqa: ARG002  # Dagster names them
         """Refuse to write.

@@ -63,6 +63,15 @@ _CLIENT: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect
 _FROM_ENVIRONMENT: Final = frozenset({"region", "endpoint", "allow_http", "virtual_hosted_style_request", "skip_signature"})
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of an option of that name is not to be shown.
+
+    >>> is_secret("aws_secret_access_key"), is_secret("aws_region")
+    (True, False)
+    """
+    return _SECRET.search(name) is not None
+
+
 @dataclass(frozen=True, repr=False)
 class Access:
     """Settings and credentials of an object store.
@@ -84,13 +93,13 @@ class Access:
     @property
     def has_keys(self) -> bool:
         """Whether there is a secret among the options."""
-        return any(_SECRET.search(name) for name, _ in self.options)
+        return any(is_secret(name) for name, _ in self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keys are in no pickle."""
         if not self.has_keys:
             return Access, (self.options,)
-        return restored, (name_of(self), tuple(option for option in self.options if not _SECRET.search(option[0])))
+        return restored, (name_of(self), tuple(option for option in self.options if not is_secret(option[0])))
 
     def __repr__(self) -> str:
         return f"Access({', '.join(name for name, _ in self.options)})"
@@ -208,7 +217,7 @@ class Access:
         >>> Access.of({"AWS_SECRET_ACCESS_KEY": "hidden"}).redact("hidden is not the key")
         '*** is not the key'
         """
-        secrets = {value for name, value in self.options if _SECRET.search(name) and len(value) >= _SHORTEST}
+        secrets = {value for name, value in self.options if is_secret(name) and len(value) >= _SHORTEST}
         for value in sorted(secrets, key=len, reverse=True):
             found = re.escape(value) if len(value) >= _LONG else rf"(?<!\w){re.escape(value)}(?!\w)"
             text = re.sub(found, "***", text)

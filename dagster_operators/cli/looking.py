@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
+from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
@@ -141,7 +142,8 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def doctor(stored: StoredPipeline, *, start_engine: bool, as_json: bool) -> None:
     """Look ROOT and this machine over: access, clock, ledger, tables, files, engine, versions. Exit code 1 if one is wrong."""
     findings = []
-    for finding in stored.examine(start_engine=start_engine):
+    for told in stored.examine(start_engine=start_engine):
+        finding = replace(told, remedy=as_commands(told.remedy, stored.root))
         findings.append(finding)
         if not as_json:
             click.echo(str(finding))

@@ -46,7 +46,7 @@ def read_arrow(
     schema = _chosen(coordinator, table, complete.versions[dataset], columns)
     files = [file for file in coordinator.files(dataset, complete.versions[dataset]) if file.rows]
     if lost := lost_files(coordinator.root, {f"{dataset}/{file.path}": file.size for file in files}):
-        raise lost_error(lost, "rows cannot be read", PUT_BACK, pipeline=coordinator.pipeline)
+        raise lost_error(lost, "rows cannot be read", PUT_BACK, view=coordinator.view(), pipeline=coordinator.pipeline)
     batches: list[pa.RecordBatch] = []
     left = limit
     for batch in read_batches(coordinator.root, dataset, [file.path for file in files], schema, min(_BATCH, left or _BATCH)):

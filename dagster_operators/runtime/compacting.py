@@ -214,7 +214,7 @@ def written_anew(run: Coordinator, work: Work, group: Group, folder: str) -> Ite
     """The rows of a group of files, with the columns of now."""
     dataset = work.dataset
     if lost := lost_files(run.root, sizes_of([Change(dataset, group)])):
-        raise lost_error(lost, "files cannot be joined", PUT_BACK, pipeline=run.pipeline)
+        raise lost_error(lost, "files cannot be joined", PUT_BACK, view=run.view(), pipeline=run.pipeline)
     schema = Schema.from_json(work.schema_json).with_nulls().to_arrow()
     rows = read_batches(run.root, dataset, [file.path for file in group], schema, _ROWS)
     parts = _ordered(rows, schema, work.by, work.files_of(group)) if work.by else [rows]
@@ -230,7 +230,7 @@ def written_anew(run: Coordinator, work: Work, group: Group, folder: str) -> Ite
     if found < expected or (found > expected and all(file.rows for file in group)):
         wrong = {f"{dataset}/{file.path}": f"or one of {len(group)} has not its rows" for file in group}
         so = f"files cannot be joined, {found} rows instead of {expected}"
-        raise lost_error(wrong, so, PUT_BACK, pipeline=run.pipeline)
+        raise lost_error(wrong, so, PUT_BACK, view=run.view(), pipeline=run.pipeline)
 
 
 def _ordered(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from dagster_operators.errors import OperatorsError
 from dagster_operators.runtime.engine import check_java, default_engine
 from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.lost import ways_out
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -151,7 +152,7 @@ def _files(coordinator: Coordinator) -> Finding:
     lost = lost_files(coordinator.root, sizes)
     if lost:
         path, problem = next(iter(lost.items()))
-        remedy = "put them back from a backup; or pipeline.repair_ledger(last_epoch=...), see the page when_something_is_wrong"
+        remedy = ways_out(lost, coordinator.view())
         return Finding("files", "error", f"{len(lost)} of {len(sizes)} are lost: {path} {problem}", remedy)
     return Finding("files", "ok", f"all {len(sizes)} are there")
 

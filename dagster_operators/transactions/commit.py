@@ -93,7 +93,9 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         manifests.append(manifest)
     _check_outcomes(run, begin, manifests)
     changes = changes_by_dataset(manifests, begin.plan)
-    yield from _require(changes.values(), "the epoch cannot be committed", RUN_AGAIN, pipeline=run.pipeline, epoch=begin.epoch)
+    yield from _require(
+        changes.values(), "the epoch cannot be committed", RUN_AGAIN, view, pipeline=run.pipeline, epoch=begin.epoch
+    )
     tables = yield ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
     check_tables(view, tables, begin.plan)
     for dataset in begin.plan.datasets.keys() - view.versions.keys():
@@ -132,10 +134,10 @@ def _require_known_decisions(view: LedgerView) -> None:
         )  # fmt: skip
 
 
-def _require(changes: Collection[Change], so: str, remedy: str, **where: Any) -> Steps[None]:
+def _require(changes: Collection[Change], so: str, remedy: str, view: LedgerView, **where: Any) -> Steps[None]:
     """All files that some changes add must be there as they were written."""
     if changes and (lost := (yield FindLost(sizes_of(changes)))):
-        raise lost_error(lost, so, remedy, **where)
+        raise lost_error(lost, so, remedy, view=view, anew=False, **where)
 
 
 def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
@@ -217,7 +219,7 @@ def _commit_tables(
     bases = {dataset: base_for_commit(view, dataset, tables[dataset]) for dataset in datasets}
     waiting = () if looked else [changes[dataset] for dataset, base in bases.items() if base is not None]
     so = f"epoch {decision.epoch} is decided and cannot be carried out"
-    yield from _require(waiting, so, PUT_BACK, pipeline=run.pipeline, epoch=decision.epoch)
+    yield from _require(waiting, so, PUT_BACK, view, pipeline=run.pipeline, epoch=decision.epoch)
     for index, (dataset, base) in enumerate(bases.items(), start=1):
         while base is not None:
             change = changes[dataset]

@@ -34,6 +34,7 @@ from dagster_operators.transactions.records import (
     Record,
     Repair,
 )
+from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -180,9 +181,10 @@ def _require_nothing_cleaned(kept: Sequence[Entry], everything: Sequence[Entry],
     why = f"a table was repaired since, behind which no epoch before {horizon} can be gone back to" if by_repair else (
         f"files that only epochs before {horizon} need were cleaned away"
     )  # fmt: skip
+    anew = "; or compute anew, without going back, what is lost or wrong: pipeline.rebuild()" if end < complete else ""
     raise LedgerError(
         f"the ledger would end with epoch {end}, and {why}", pipeline=name, epoch=end,
-        remedy="put the storage root back from a backup",
+        remedy=f"put the storage root back from a backup{anew}",
     )  # fmt: skip
 
 
@@ -221,7 +223,8 @@ def _require_files(root: Root, kept: Sequence[Entry], known: Mapping[int, Entry]
         sizes |= {f"{dataset}/{path}": size for path, size in files.items()}
     if lost := lost_files(root, sizes):
         so = f"the ledger would end with epoch {ends[-1].epoch}, whose content cannot be put back"
-        raise lost_error(lost, so, PUT_BACK, pipeline=name, epoch=ends[-1].epoch)
+        view = LedgerView(0, "", name, tuple(known[seq] for seq in sorted(known)))
+        raise lost_error(lost, so, PUT_BACK, view=view, anew=False, pipeline=name, epoch=ends[-1].epoch)
 
 
 def _last_epoch(entries: Iterable[Entry]) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LostFileError
 from dagster_operators.transactions.manifest import Change
+
+if TYPE_CHECKING:
+    from dagster_operators.transactions.view import LedgerView
 
 RUN_AGAIN: Final = "run again: the epoch is not decided, so that its stages are run anew"
 
@@ -16,13 +19,17 @@ PUT_BACK: Final = "put the file back from a backup"
 _EPOCH: Final = re.compile(r"/e(\d+)-g\d+-")
 
 
-def lost_error(lost: Mapping[str, str], so: str, remedy: str, **where: Any) -> LostFileError:
+def lost_error(
+    lost: Mapping[str, str], so: str, remedy: str, *, view: LedgerView | None = None, anew: bool = True, **where: Any
+) -> LostFileError:
     """The error for lost files.
 
     Args:
         lost: What is wrong with each, by its path below the root; not empty.
         so: What does not go because of it.
         remedy: What can be done.
+        view: The ledger, which says how far back one can go, and what operators are called.
+        anew: Whether computing anew what they belong to helps.
         where: Further places.
 
     >>> print(lost_error({"tables/clean/e1-g1-0a/part-0": "is missing"}, "it cannot be read", PUT_BACK).problem)
@@ -35,22 +42,70 @@ def lost_error(lost: Mapping[str, str], so: str, remedy: str, **where: Any) -> L
         table="/".join(path.split("/")[:2]),
         file=path,
         lost=len(lost),
-        remedy=f"{remedy}{_or_go_back(lost)}" if remedy == PUT_BACK else remedy,
+        remedy=ways_out(lost, view, anew=anew) if remedy == PUT_BACK else remedy,
         **where,
     )
 
 
-def _or_go_back(lost: Iterable[str]) -> str:
-    """The way out without a backup: back to before the first of the files was written.
+def ways_out(lost: Iterable[str], view: LedgerView | None = None, *, anew: bool = True) -> str:
+    """All that helps against lost files: a backup, back to before the first of them was written, or all of it anew.
 
-    >>> _or_go_back(["tables/clean/e7-g1-0a/part-0", "tables/clean/e4-g1-0b/part-0"])
-    '; or pipeline.repair_ledger(last_epoch=3) goes back to epoch 3, and the epochs after it are run again'
+    Args:
+        lost: Their paths below the root.
+        view: The ledger; without it both ways are told, as it is not known how far back one can go.
+        anew: Whether computing anew what they belong to helps.
+
+    >>> lost = ["tables/clean/e7-g1-0a/part-0", "state/sums.totals/e4-g1-0b/part-0"]
+    >>> back, last, anew = ways_out(lost).split("; or ")
+    >>> last  # doctest: +ELLIPSIS
+    'pipeline.repair_ledger(last_epoch=3) goes back to epoch 3, and the epochs after it are run again, unless files ...'
+    >>> anew.startswith("pipeline.rebuild('clean', operators='sums') computes anew")
+    True
     """
+    ways = [PUT_BACK, _back(lost, view), computed_anew(lost, view) if anew else ""]
+    return "; or ".join(filter(None, ways))
+
+
+def _back(lost: Iterable[str], view: LedgerView | None) -> str:
+    """Back to before the first of the files was written, if the files of that epoch were not cleaned away."""
     epochs = [int(found[1]) for path in lost if (found := _EPOCH.search(path))]
-    if not epochs:
+    last = min(epochs, default=0) - 1
+    if last < 0 or (view and last < view.horizon and view.horizon > 1):
         return ""
-    last = min(epochs) - 1
-    return f"; or pipeline.repair_ledger(last_epoch={last}) goes back to epoch {last}, and the epochs after it are run again"
+    unless = "" if view else ", unless files of then were cleaned away"
+    return f"pipeline.repair_ledger(last_epoch={last}) goes back to epoch {last}, and the epochs after it are run again{unless}"
+
+
+def computed_anew(lost: Iterable[str], view: LedgerView | None = None) -> str:
+    """The rebuild of the tables and operators that the files belong to; empty for rejected records, which belong to none.
+
+    >>> computed_anew(["state/sums.totals/e4-g1-0b/part-0"])
+    "pipeline.rebuild(operators='sums') computes anew, from what the sources gave, what the lost files belong to"
+    """
+    complete = view.last_complete if view else None
+    identities = {identity: name for name, identity in complete.identities.items()} if complete else {}
+    parts = complete.parts if complete else {}
+    tables, operators = set[str](), set[str]()
+    for path in lost:
+        kind, name = path.split("/")[:2]
+        if kind == "state":
+            owner = name.rpartition(".")[0]
+            owner = parts.get(owner, owner)
+            operators.add(identities.get(owner, owner))
+        elif not name.endswith("_rejects"):
+            tables.add(name)
+    named = [_argument(tables), _argument(operators, "operators=")]
+    if not tables | operators:
+        return ""
+    return (
+        f"pipeline.rebuild({', '.join(filter(None, named))}) computes anew, from what the sources gave, what the lost files "
+        "belong to"
+    )
+
+
+def _argument(names: Collection[str], keyword: str = "") -> str:
+    found = sorted(names)
+    return f"{keyword}{found if found[1:] else repr(found[0])}" if found else ""
 
 
 def how_to_repair(dataset: str, *keep: str) -> str:

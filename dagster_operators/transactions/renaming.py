@@ -60,7 +60,7 @@ def _changes(run: Coordinator, view: LedgerView, attempt: StageAttempt, datasets
     for new, old in datasets.items():
         adds, there = list[FileEntry](), run.files(old, view.versions[old]) if old in view.versions else []
         if lost := lost_files(run.root, sizes_of([Change(old, tuple(there))])):
-            raise lost_error(lost, "a table cannot be renamed", PUT_BACK, pipeline=run.pipeline)
+            raise lost_error(lost, "a table cannot be renamed", PUT_BACK, view=view, pipeline=run.pipeline)
         for entry in there:
             path = f"{attempt.directory(new)}/{entry.path}"
             run.root.link(f"{old}/{entry.path}", f"{new}/{path}")

@@ -58,7 +58,9 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     same = status.version >= expected and (yield CompareTable(dataset, expected))
     if _is_as_expected(view, dataset, status) and same:
         if lost := (yield FindLostContent(dataset)):
-            raise lost_error(lost, "the table is as the ledger says, and not all of its files are", PUT_BACK, pipeline=view.name)
+            raise lost_error(
+                lost, "the table is as the ledger says, and not all of its files are", PUT_BACK, view=view, pipeline=view.name
+            )
         return None
     if marked := (yield FindMarked(dataset)):
         raise _has_marked_rows(run, dataset, len(marked))
@@ -107,7 +109,7 @@ def _status(view: LedgerView, dataset: str, keep: Keep) -> Steps[TableStatus | N
     if record is None:
         return status
     if lost := (yield FindLostContent(dataset)):
-        raise lost_error(lost, "the table is gone and cannot be made anew", PUT_BACK, pipeline=view.name)
+        raise lost_error(lost, "the table is gone and cannot be made anew", PUT_BACK, view=view, anew=False, pipeline=view.name)
     made: TableStatus = yield CreateTable(dataset, record, view.pipeline, 1)
     return made
 

@@ -49,7 +49,8 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
         raise _deleted(gone[0], found, place)
     changes = list(_changes(run, view, then, found))
     if lost := lost_files(run.root, sizes_of(changes)):
-        raise lost_error(lost, f"epoch {epoch} cannot be gone back to", PUT_BACK, pipeline=run.pipeline)
+        remedy = f"{PUT_BACK}; or go back to an epoch without it: an earlier one, or one behind which a rebuild took its place"
+        raise lost_error(lost, f"epoch {epoch} cannot be gone back to", remedy, pipeline=run.pipeline)
     to = Transition(
         "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch,
         unfinished=unfinished_in(target.metrics), sinks=target.sinks, times=target.times,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import DamagedTableError, StorageError
+from dagster_operators.errors import DamagedTableError, LostFileError, StorageError
 from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
@@ -28,7 +28,7 @@ from dagster_operators.transactions.effects import (
     TableStatus,
 )
 from dagster_operators.transactions.logged import as_read, bounds_of, logged, partition_of, unlogged
-from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
+from dagster_operators.transactions.lost import PUT_BACK, computed_anew, how_to_repair, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.schema import Schema, comments_of
 
@@ -189,7 +189,7 @@ class Tables:
                 return Conflict()
             sizes = {f"{effect.dataset}/{path}": file.size for path, file in content.items()}
             if lost := lost_files(self._root, sizes):
-                raise lost_error(lost, "our content cannot be put back", PUT_BACK, version=effect.found)
+                raise _content_lost(effect, lost)
             done = self._restored_by_version(effect, content) or self._restored_by_files(effect, content)
             if not done:
                 return Conflict()
@@ -371,6 +371,14 @@ def _other_columns(status: TableStatus, known: str, schema_json: str) -> str:
     if columns_of(schema_json) == status.columns and not told:
         return ""
     return Schema.from_json(schema_json).with_nulls().to_json()
+
+
+def _content_lost(effect: RestoreTable, lost: Mapping[str, str]) -> LostFileError:
+    """What is there can be accepted, and the table computed anew: only then, as a rebuild goes on from what the ledger says."""
+    error = lost_error(lost, "our content cannot be put back", PUT_BACK, anew=False, version=effect.found)
+    accepted = how_to_repair(effect.dataset, "theirs")
+    error.remedy += f"; or {accepted}, and then {computed_anew(lost)}" if computed_anew(lost) else f"; or {accepted}"
+    return error
 
 
 def _by_path(files: Mapping[str, FileEntry]) -> list[FileEntry]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import LostFileError, OperatorsError, StageFailedError, StorageError
+from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
@@ -139,7 +139,7 @@ class StageRun:
             with described(work.session, f"{work.dataflow.name}, epoch {work.attempt.epoch}: {work.attempt.stage}"):
                 return self._run(started)
         except StorageError as error:
-            told = error if isinstance(error, LostFileError) else unreadable_file(self._work) or error
+            told = unreadable_file(self._work) or error
             raise told.at(**self._work.where()) from error
         except OperatorsError as error:
             raise error.at(**self._work.where()) from error

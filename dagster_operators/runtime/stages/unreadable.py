@@ -24,7 +24,7 @@ def unreadable_file(work: StageWork) -> LostFileError | None:
     if not lost:
         return None
     staged = all(path.startswith("streams/") for path in lost)
-    return lost_error(lost, "rows cannot be read", RUN_AGAIN if staged else PUT_BACK)
+    return lost_error(lost, "rows cannot be read", RUN_AGAIN if staged else PUT_BACK, view=work.coordinator.view())
 
 
 def _files_read(work: StageWork) -> Iterator[tuple[str, int]]:

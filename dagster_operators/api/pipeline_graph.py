@@ -167,8 +167,8 @@ class PipelineGraph(Built):
         former = None if renamed_from is None else f"{renamed_from}_changes"
         with located(source=name):
             return stream.through(
-                ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, max_deleted=connector.most_deleted,
-                renamed_from=former,
+                ToChanges, name=f"{name}_changes", keys=keys, order=connector.row_order, unknown=connector.on_unknown,
+                max_deleted=connector.most_deleted, renamed_from=former,
             )  # fmt: skip
 
     def _duration(self, setting: str, source: str, given: str | timedelta | int, event_time: str | None) -> int:

@@ -178,6 +178,11 @@ class Connector(ABC):
         return getattr(self, "unknown", None) or "repair"
 
     @property
+    def row_order(self) -> str | None:
+        """Of such rows, SQL for their order where they say it themselves; None where they come in it."""
+        return None
+
+    @property
     def most_deleted(self) -> float | None:
         """Where each slice has all rows there are, the share of those before that one may lack; None where slices add up."""
         return None

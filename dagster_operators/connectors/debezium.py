@@ -13,7 +13,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ _UNAVAILABLE_FORMS: Final = (
 )
 """How it is written for a column's type: bytes as Base64, an hstore as an object or its text, an array of uuids as one made of
 its bytes, an array of numbers as its bytes. (Debezium: UnchangedToastedPlaceholder of its PostgreSQL connector.)"""
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times are of UTC throughout
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _BEYOND: Final = "(beyond the years 1 to 9999)"
@@ -63,10 +64,12 @@ class Entry:
     Attributes:
         operation: insert, upsert, update or delete.
         values: The row's values as text, in the order of the columns.
+        order: What the event says of its place among the others, where that is asked.
     """
 
     operation: str
     values: tuple[str | None, ...]
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,14 @@ class UnreadableEventError(ValueError):
     """An event that cannot be read; the message says why."""
 
 
-def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[Entry]:
+def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str], order_by: Sequence[str] = ()) -> Iterator[Entry]:
     """What one event does, key by key: nothing, one thing, or two where it gives a row another key.
 
     Args:
         line: The event, with or without its schema; a tombstone is ``null``.
         columns: The row's columns with their Spark types.
         keys: The key columns.
+        order_by: The path to a whole number in the event that tells its place, if one is asked for.
 
     Raises:
         UnreadableEventError: It is no event, or one that cannot be applied.
@@ -103,6 +107,14 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
     if operation == "m":  # a message of the database's log, or a tombstone
         return
     _check_declared(event, columns, kinds)
+    order = _order(event, order_by) if order_by else None
+    for entry in _entries(event, operation, columns, keys, kinds):
+        yield replace(entry, order=order) if order_by else entry
+
+
+def _entries(
+    event: Mapping[str, Any], operation: str, columns: Mapping[str, str], keys: Sequence[str], kinds: Mapping[str, _Kind]
+) -> Iterator[Entry]:
     if operation in _OPERATIONS:
         after = _row(event, "after", keys)
         _check_sent(after, columns)
@@ -117,6 +129,20 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
         raise UnreadableEventError("a truncation, which names no rows: begin anew with a snapshot of the table")
     else:
         raise UnreadableEventError(f"op is {operation!r}, not one of c, r, u, d")
+
+
+def _order(event: Mapping[str, Any], path: Sequence[str]) -> int:
+    """The whole number at a path in the event; of a deletion, what ``after`` would say of the row says ``before``."""
+    first = "before" if path[0] == "after" and event.get("op") == "d" else path[0]
+    found: Any = event
+    for name in (first, *path[1:]):
+        found = found.get(name) if isinstance(found, dict) else None
+    text = str(found) if type(found) is int else found
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        there = ".".join((first, *path[1:]))
+        told = f"nothing is at {there}" if found is None else f"{there} is {exact_json(found)[:200]}, which is no whole number"
+        raise UnreadableEventError(f"it has no order: {told}")
+    return int(text)
 
 
 def _payload(line: str) -> tuple[dict[str, Any], dict[str, _Kind]]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.connectors.connector import OnCorrupt
@@ -47,6 +49,7 @@ _HALF: Final = "_half"
 """Of an event that gives a row another key: 0 for taking the old row away, 1 for adding the new one; null for others."""
 _LINE_BITS = 40
 _LARGEST_ORDER = 2**61
+_PATH: Final = re.compile(r"\w+(\.\w+)*")
 _WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 NO_EVENT: Final = "from_debezium: an event cannot be read: "
@@ -67,16 +70,24 @@ def check_events(
     schema: str | None,
     key: str | Sequence[str] | None,
     options: Mapping[str, Any] | None,
+    *,
     unknown: OnUnknown | None,
+    order_by: str | None = None,
 ) -> None:
     """Raise PipelineError unless a source of files has the settings that its format needs, and no others."""
     keys = keys_of(key)
     if not events:
-        if keys is not None or unknown is not None:
+        if keys is not None or unknown is not None or order_by is not None:
+            told = "an order_by" if keys is None and unknown is None else "a key"
             raise PipelineError(
-                "only change events have a key", remedy=f"give format={DEBEZIUM!r}, or leave key= and unknown= out"
+                f"only change events have {told}", remedy=f"give format={DEBEZIUM!r}, or leave key=, unknown= and order_by= out"
             )
         return
+    path: object = order_by
+    if path is not None and not (isinstance(path, str) and _PATH.fullmatch(path)):
+        raise PipelineError(
+            f"order_by={path!r} is no field of a change event", remedy="write order_by='source.lsn', say: names and dots"
+        )
     if unknown not in (None, "repair", "ignore", "fail"):
         raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {unknown!r}')
     if options:
@@ -84,6 +95,17 @@ def check_events(
     if schema is None or not keys:
         raise PipelineError("change events need the schema of the table's rows, and its key", remedy="give schema= and key=")
     check_key(schema, keys)
+
+
+def order_in_state(order_by: str | None) -> str | None:
+    """What :class:`~dagster_operators.operators.relational.to_changes.ToChanges` orders events of a source by.
+
+    It names the field: by another one its state would mean something else.
+
+    >>> order_in_state("source.lsn"), order_in_state(None)
+    ('__place /* source.lsn */', None)
+    """
+    return None if order_by is None else f"{PLACE} /* {order_by} */"
 
 
 def check_key(schema: str, keys: Sequence[str]) -> None:
@@ -103,6 +125,7 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     schema_json: str,
     keys: Sequence[str] | None,
     corrupt: OnCorrupt,
+    order_by: str | None = None,
 ) -> DataFrame:
     """What the events of files do: the row's columns and those of :data:`ENTRY_COLUMNS`; of rejects three more.
 
@@ -113,11 +136,13 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
         schema_json: The columns of the row with those of :data:`ENTRY_COLUMNS`.
         keys: The key columns of the row.
         corrupt: What happens to events that cannot be read.
+        order_by: The field of an event that says its place; by default its place in the files.
     """
     hidden = Schema.from_ddl(ENTRY_COLUMNS).names
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
     _refuse_bytes_within(session, types)
-    cut = functools.partial(_cut_files, location, {name: str(kind) for name, kind in types.items()}, tuple(keys or ()))
+    events = _Events({name: str(kind) for name, kind in types.items()}, tuple(keys or ()), _path(order_by))
+    cut = functools.partial(_cut_files, location, events)
     listed = session.createDataFrame(
         [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
     )
@@ -147,7 +172,7 @@ def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, Dat
         keys: The key columns of the row.
     """
     _refuse_bytes_within(frame.sparkSession, types)
-    cut = functools.partial(_cut_column, {name: str(kind) for name, kind in types.items()}, tuple(keys))
+    cut = functools.partial(_cut_column, _Events({name: str(kind) for name, kind in types.items()}, tuple(keys)))
     given = frame.selectExpr(f"CAST(({event}) AS STRING) AS event", f"({order}) AS place")
     _refuse_no_whole_number(order, schema_of(given).types["place"])
     given = given.selectExpr("event", "CAST(place AS BIGINT) AS place")
@@ -212,63 +237,88 @@ def _refuse_no_whole_number(order: str, kind: DataType) -> None:
         )  # fmt: skip
 
 
-def _cut_files(
-    location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], batches: Iterable[RecordBatch]
-) -> Iterator[RecordBatch]:
-    for batch in batches:
-        for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            file = SourceFile.from_json(json.loads(listed))
-            yield from _as_batches(_cut_file(location, columns, keys, file, number), columns, keys)
+def _path(order_by: str | None) -> tuple[str, ...]:
+    return tuple(order_by.split(".")) if order_by else ()
 
 
-def _cut_column(columns: Mapping[str, str], keys: Sequence[str], batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    for batch in batches:
-        pairs = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        rows = (row for event, order in pairs if event and event.strip() for row in _of_column(event, order, columns, keys))
-        yield from _as_batches(rows, columns, keys)
+@dataclass(frozen=True)
+class _Events:
+    """How events are taken apart, in the engine's workers.
 
+    Attributes:
+        columns: The columns of the row, with their types.
+        keys: Those of its key.
+        order_by: The path to what says an event's place; empty for the place at which it is.
+    """
 
-def _of_column(event: str, order: int | None, columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    if order is None or abs(order) > _LARGEST_ORDER:
-        reason = f"its order is {order}" if order is not None else "it has no order"
-        yield (*[None] * (len(columns) + len(keys) + 1), 0, event, None, reason, None)
-    else:
-        yield from _cut_event(event, columns, keys, 2 * order, None)
+    columns: Mapping[str, str]
+    keys: Sequence[str]
+    order_by: tuple[str, ...] = ()
 
-
-def _as_batches(rows: Iterator[tuple[Any, ...]], columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[RecordBatch]:
-    import pyarrow as pa
-
-    texts = [(f"c{place}", pa.string()) for place in range(len(columns))]
-    texts += [(f"k{place}", pa.string()) for place in range(len(keys))]
-    entry = [(OPERATION, pa.string()), (PLACE, pa.int64())]
-    schema = pa.schema([*texts, *entry, (_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string()), (_HALF, pa.int32())])
-    while some := list(itertools.islice(rows, _ROWS)):
-        arrays = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
-        yield pa.record_batch(arrays, schema=schema)
-
-
-def _cut_file(
-    location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], file: SourceFile, number: int
-) -> Iterator[tuple[Any, ...]]:
-    path, text = location.full_path(file), TextFormat("json")
-    with decoded_lines(location, file, text) as lines:
-        for line, raw in enumerate(lines):
-            if raw.strip():
-                place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
-                yield from _cut_event(raw.rstrip("\r\n"), columns, keys, place, path)
-
-
-def _cut_event(
-    raw: str, columns: Mapping[str, str], keys: Sequence[str], place: int, path: str | None
-) -> Iterator[tuple[Any, ...]]:
-    """What an event does, all of it or nothing; a row of texts for each thing."""
-    places = [list(columns).index(key) for key in keys]
-    try:
-        entries = list(entries_of(raw, columns, keys))
+    def cut(self, raw: str, place: int, path: str | None) -> Iterator[tuple[Any, ...]]:
+        """What an event does, all of it or nothing; a row of texts for each thing."""
+        places = [list(self.columns).index(key) for key in self.keys]
+        try:
+            entries = list(entries_of(raw, self.columns, self.keys, self.order_by))
+            if self.order_by and entries:
+                place = 2 * _order_within_bounds(entries[0].order)
+        except UnreadableEventError as error:
+            yield self.corrupt(raw, place, path, str(error))
+            return
         moved = len(entries) > 1  # the old row, taken away, has nothing but its key
         old = [entries[0].values[one] if moved else None for one in places]
         for part, entry in enumerate(entries):
             yield (*entries[-1].values, *old, entry.operation, place + part, raw, path, None, part if moved else None)
+
+    def corrupt(self, raw: str, place: int, path: str | None, reason: str) -> tuple[Any, ...]:
+        """An event that cannot be read."""
+        return (*[None] * (len(self.columns) + len(self.keys) + 1), place, raw, path, reason, None)
+
+    def batches(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[RecordBatch]:
+        """Such rows for the engine."""
+        import pyarrow as pa
+
+        texts = [(f"c{place}", pa.string()) for place in range(len(self.columns))]
+        texts += [(f"k{place}", pa.string()) for place in range(len(self.keys))]
+        entry = [(OPERATION, pa.string()), (PLACE, pa.int64())]
+        told = [(_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string()), (_HALF, pa.int32())]
+        schema = pa.schema([*texts, *entry, *told])
+        while some := list(itertools.islice(rows, _ROWS)):
+            arrays = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+
+def _order_within_bounds(order: int | None) -> int:
+    if order is None or abs(order) > _LARGEST_ORDER:
+        raise UnreadableEventError(f"its order is {order}" if order is not None else "it has no order")
+    return order
+
+
+def _cut_files(location: FileLocation, events: _Events, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for batch in batches:
+        for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield from events.batches(_cut_file(location, events, SourceFile.from_json(json.loads(listed)), number))
+
+
+def _cut_column(events: _Events, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for batch in batches:
+        pairs = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        rows = (row for event, order in pairs if event and event.strip() for row in _of_column(event, order, events))
+        yield from events.batches(rows)
+
+
+def _of_column(event: str, order: int | None, events: _Events) -> Iterator[tuple[Any, ...]]:
+    try:
+        place = 2 * _order_within_bounds(order)
     except UnreadableEventError as error:
-        yield (*[None] * (len(columns) + len(keys) + 1), place, raw, path, str(error), None)
+        yield events.corrupt(event, 0, None, str(error))
+    else:
+        yield from events.cut(event, place, None)
+
+
+def _cut_file(location: FileLocation, events: _Events, file: SourceFile, number: int) -> Iterator[tuple[Any, ...]]:
+    path, text = location.full_path(file), TextFormat("json")
+    with decoded_lines(location, file, text) as lines:
+        for line, raw in enumerate(lines):
+            if raw.strip():  # an event does two things at most
+                yield from events.cut(raw.rstrip("\r\n"), (number << _LINE_BITS) + 2 * line, path)

@@ -14,7 +14,15 @@ from typing_extensions import override
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, Extent, OnCorrupt, SliceChoice, Unknown, parse_schema
-from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, OnUnknown, check_events, keys_of, read_events
+from dagster_operators.connectors.debezium_reader import (
+    DEBEZIUM,
+    ENTRY_COLUMNS,
+    OnUnknown,
+    check_events,
+    keys_of,
+    order_in_state,
+    read_events,
+)
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
@@ -67,6 +75,8 @@ class FileSource(Connector):
         key: Of ``"debezium-json"``, change events of a table: the columns of the table's key.
         unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default),
             ``"ignore"`` or ``"fail"``.
+        order_by: Of these, the field of an event that says its place among those of its key, a whole number such as
+            ``"source.lsn"``: then events may come in any order, and again. By default they come in order.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt
@@ -87,6 +97,7 @@ class FileSource(Connector):
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     key: str | Sequence[str] | None = None
     unknown: OnUnknown | None = None
+    order_by: str | None = None
     _location: FileLocation = field(init=False, repr=False)
     _limits: SliceLimits = field(init=False, repr=False)
     _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
@@ -95,7 +106,7 @@ class FileSource(Connector):
     def __post_init__(self) -> None:
         if self.format not in {None, *SUFFIXES.values(), DEBEZIUM}:
             raise PipelineError(f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}")
-        check_events(self.format == DEBEZIUM, self.schema, self.key, self.options, self.unknown)
+        check_events(self.format == DEBEZIUM, self.schema, self.key, self.options, unknown=self.unknown, order_by=self.order_by)
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
         if self.path and not isinstance(self.path, str | os.PathLike):
@@ -126,6 +137,11 @@ class FileSource(Connector):
         return keys_of(self.key)
 
     @property
+    @override
+    def row_order(self) -> str | None:
+        return order_in_state(self.order_by)
+
+    @property
     def on_corrupt(self) -> OnCorrupt:
         """What happens to records that cannot be parsed; Parquet has none."""
         return self.corrupt
@@ -141,6 +157,7 @@ class FileSource(Connector):
             "options": options,
             "corrupt": self.corrupt,
             **({} if self.row_keys is None else {"key": list(self.row_keys), "unknown": self.on_unknown}),
+            **({} if self.order_by is None else {"order_by": self.order_by}),
             **limits,
         }
 
@@ -423,7 +440,7 @@ class FileSource(Connector):
         if kind == "parquet":
             return parquet_format.read(session, self._location, files, schema_json, places=places)
         if kind == DEBEZIUM:
-            return read_events(session, self._location, files, schema_json, keys_of(self.key), corrupt)
+            return read_events(session, self._location, files, schema_json, keys_of(self.key), corrupt, self.order_by)
         return TextReader(self._location, self._text(kind)).read(session, files, schema_json, corrupt, places=places)
 
     def _text(self, kind: Format) -> TextFormat:

@@ -80,6 +80,8 @@ class KafkaSource(Connector):
             an environment variable. Never stored or shown.
         timeout: Seconds to wait for the brokers.
         idle_after: Where the source has an event time: how long a partition without new records holds the watermark back.
+        order_by: Of ``"debezium-json"``, the field of an event that says its place among those of its key, a whole number such as
+            ``"source.lsn"``: then events may come in any order, and again. By default they come in that of their partition.
 
     >>> source = KafkaSource("localhost:9092", "orders", format="json", schema="id long, price double", max_records=100_000)
     >>> source.uri, source.declared_schema
@@ -101,6 +103,7 @@ class KafkaSource(Connector):
     options: Mapping[str, Any] | None = field(default=None, repr=False)
     timeout: float = 30.0
     idle_after: str = "5 minutes"
+    order_by: str | None = None
     _name: str = field(init=False, repr=False, default="")
     _root: Root | None = field(init=False, repr=False, default=None)
 
@@ -113,7 +116,7 @@ class KafkaSource(Connector):
             raise PipelineError(told, remedy='leave schema= out, or give format="json"' if self.schema else "give schema=")
         if self.format == "raw" and self.corrupt != "fail":
             raise PipelineError("records as they are can all be read", remedy="leave corrupt= out")
-        check_events(self.format == DEBEZIUM, self.schema, self.key, None, self.unknown)
+        check_events(self.format == DEBEZIUM, self.schema, self.key, None, unknown=self.unknown, order_by=self.order_by)
         most: object = self.max_records
         if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
             raise PipelineError(f"max_records is a count, not {most!r}", remedy="write max_records=100_000, say")
@@ -149,6 +152,11 @@ class KafkaSource(Connector):
 
     @property
     @override
+    def row_order(self) -> str | None:
+        return self._files("spool").row_order
+
+    @property
+    @override
     def on_corrupt(self) -> OnCorrupt:
         return self.corrupt
 
@@ -170,6 +178,7 @@ class KafkaSource(Connector):
             "corrupt": self.corrupt,
             "idle_after": self.idle_after,
             **events,
+            **({} if self.order_by is None else {"order_by": self.order_by}),
         }
 
     def identity(self) -> dict[str, JSON]:
@@ -360,7 +369,7 @@ class KafkaSource(Connector):
             return FileSource(folder, format="parquet", schema=RECORD)
         return FileSource(
             folder, format="debezium-json" if self.format == DEBEZIUM else "json", schema=self.schema, corrupt=self.corrupt,
-            key=self.key, unknown=self.unknown,
+            key=self.key, unknown=self.unknown, order_by=self.order_by,
         )  # fmt: skip
 
     def verify(self, items: JSON, schema_json: str) -> None:

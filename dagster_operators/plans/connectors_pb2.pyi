@@ -28,7 +28,7 @@ class Connector(_message.Message):
     def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotSource, _Mapping]] = ..., kafka: _Optional[_Union[KafkaSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
-    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown")
+    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown", "order_by")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class FileSource(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     schema: str
@@ -51,7 +52,8 @@ class FileSource(_message.Message):
     left_out: _containers.RepeatedScalarFieldContainer[str]
     key: _values_pb2.Value
     unknown: str
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ...) -> None: ...
+    order_by: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., order_by: _Optional[str] = ...) -> None: ...
 
 class DeltaSource(_message.Message):
     __slots__ = ("path", "changes", "starting_version", "max_versions", "left_out")
@@ -94,7 +96,7 @@ class SnapshotSource(_message.Message):
     def __init__(self, source: _Optional[_Union[Connector, _Mapping]] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class KafkaSource(_message.Message):
-    __slots__ = ("servers", "topic", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout", "left_out", "idle_after")
+    __slots__ = ("servers", "topic", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout", "left_out", "idle_after", "order_by")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,7 @@ class KafkaSource(_message.Message):
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     IDLE_AFTER_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     servers: str
     topic: str
     format: str
@@ -119,7 +122,8 @@ class KafkaSource(_message.Message):
     timeout: float
     left_out: _containers.RepeatedScalarFieldContainer[str]
     idle_after: str
-    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ..., idle_after: _Optional[str] = ...) -> None: ...
+    order_by: str
+    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ..., idle_after: _Optional[str] = ..., order_by: _Optional[str] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("postgres", "object", "file_sink", "kafka_sink", "other")

@@ -24,13 +24,13 @@ OF_OTHERS = {"other", "object"}
 """Kinds that another package or the user brings."""
 
 FROM_HERE_ON = {
-    *(("files", one) for one in ("format", "schema", "options", "corrupt", "key", "unknown")),
+    *(("files", one) for one in ("format", "schema", "options", "corrupt", "key", "unknown", "order_by")),
     *(("files", one) for one in ("max_files", "max_bytes", "max_rows")),
     ("delta", "starting_version"), ("delta", "max_versions"), ("memory", "schema"),
     ("pipeline_source", "max_epochs"), ("pipeline_source", "pipeline"),
     ("snapshot", "key"), ("snapshot", "max_deleted"),
     *(("kafka", one) for one in ("servers", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout")),
-    ("kafka", "idle_after"),
+    ("kafka", "idle_after"), ("kafka", "order_by"),
 }  # fmt: skip
 """Settings of sources by which rows that come are read otherwise; what has state behind keys says itself that they changed."""
 
@@ -75,6 +75,7 @@ SOURCES: Mapping[tuple[str, str], Edit] = {
     ("files", "left_out"): (FILES, replace(FILES, storage_options={"key": "hunter2"})),
     ("files", "key"): (EVENTS, replace(EVENTS, key=("k", "v"))),
     ("files", "unknown"): (EVENTS, replace(EVENTS, unknown="fail")),
+    ("files", "order_by"): (EVENTS, replace(EVENTS, order_by="source.lsn")),
     ("delta", "path"): (DELTA, replace(DELTA, path="others")),
     ("delta", "changes"): (DELTA, replace(DELTA, changes=True)),
     ("delta", "starting_version"): (DELTA, replace(DELTA, starting_version=3)),
@@ -102,6 +103,7 @@ SOURCES: Mapping[tuple[str, str], Edit] = {
     ("kafka", "corrupt"): (KAFKA, replace(KAFKA, corrupt="reject")),
     ("kafka", "key"): (CHANGES, replace(CHANGES, key=("k", "v"))),
     ("kafka", "unknown"): (CHANGES, replace(CHANGES, unknown="fail")),
+    ("kafka", "order_by"): (CHANGES, replace(CHANGES, order_by="source.lsn")),
     ("kafka", "timeout"): (KAFKA, replace(KAFKA, timeout=3.0)),
     ("kafka", "left_out"): (KAFKA, replace(KAFKA, options={"client.id": "x"})),
     ("kafka", "idle_after"): (KAFKA, replace(KAFKA, idle_after="1 minute")),

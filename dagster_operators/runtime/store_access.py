@@ -15,7 +15,7 @@ from dagster_operators.errors import EngineError, PipelineError
 from dagster_operators.runtime.spark_packages import PACKAGES, s3a_package
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.shipped_access import variable_of
-from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri
+from dagster_operators.storage.uri import OBJECT_STORES, S3, is_local, public_uri, split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +52,8 @@ def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
                 _require_files(session, uri)
             for name, value in access.for_spark(uri).items():
                 session.conf.set(name, value)
+        elif engine == "spark" and split_uri(uri)[0] in OBJECT_STORES:
+            _require_connector(session, uri)
         if engine == "spark":
             session.sparkContext.environment.update(variable_of(access))  # which Spark gives to Python in its workers
 
@@ -74,6 +76,24 @@ def _require_files(session: SparkSession, uri: str) -> None:
             remedy="a Spark that the first pipeline on S3 starts has it; where Spark is started before, for another pipeline, "
             f"give that one's engine SparkEngine(config={{'{PACKAGES}': '{package}'}}); to a session of your own give its jars",
         )
+
+
+def _require_connector(session: SparkSession, uri: str) -> None:
+    """See that Spark has a file system for Azure or Google Cloud Storage, which with its settings is the user's to give."""
+    from py4j.protocol import Py4JJavaError
+
+    scheme = split_uri(uri)[0]
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no other way
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, _hadoop(session))
+    except Py4JJavaError:
+        spelled = "; Hadoop knows Azure's by abfss://" if scheme in {"az", "adl"} else ""
+        raise EngineError(
+            f"Spark runs without a file system for {scheme}://{spelled}",
+            file=public_uri(uri),
+            remedy="run the pipeline on Sail, which needs none; or give SparkEngine(config=...) Hadoop's connector of that store "
+            f"in {PACKAGES}, and the connector's own settings",
+        ) from None
 
 
 def _hadoop(session: SparkSession) -> Any:

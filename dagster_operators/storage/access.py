@@ -1,9 +1,10 @@
 """Access to object stores: one reading of ``storage_options`` and of the environment for all libraries that open files.
 
-Options have the names that deltalake and object stores know them by, in upper or lower case, with or without ``AWS_``. What they
-do not say comes from the environment. Arrow reads credentials and the region there by itself, but neither the endpoint nor how to
-talk to it, which it is told here. Engines are told where their own way of being told allows it: Sail by the environment of the
-process, Spark by settings of one bucket.
+Options have the names that deltalake and object stores know them by, in upper or lower case, with or without ``AWS_``, ``AZURE_``
+or ``GOOGLE_``; one that is none of the store's is refused. What they do not say comes from the environment. On S3 Arrow reads
+credentials and the region there by itself, but neither the endpoint nor how to talk to it, which it is told here; on Azure and
+Google Cloud Storage it opens files through obstore, which takes every credential that they know. Engines are told where their own
+way of being told allows it: Sail by the environment of the process, Spark by settings of one bucket.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.storage.shipped_access import name_of, restored
-from dagster_operators.storage.uri import S3, is_local, split_uri, without_user
+from dagster_operators.storage.store_settings import AMAZON, AZURE, CLIENT, service_of
+from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri, without_user
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -29,7 +32,8 @@ _SHORTEST: Final = 6
 _LONG: Final = 16
 """So long a text is in no message by chance, also within a word."""
 
-_SYNONYMS: Final = {"endpoint_url": "endpoint", "default_region": "region", "token": "session_token"}
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""Of a terminal, which libraries put into their errors."""
 
 _ARROW_NAMES: Final = {
     "access_key_id": "access_key",
@@ -45,20 +49,6 @@ _S3A_NAMES: Final = {
     "region": "endpoint.region",
     "endpoint": "endpoint",
 }
-
-_S3_SETTINGS: Final = frozenset({
-    "access_key_id", "secret_access_key", "session_token", "region", "endpoint", "virtual_hosted_style_request",
-    "skip_signature", "unsigned_payload", "checksum_algorithm", "request_payer", "role_arn", "role_session_name",
-    "sts_endpoint", "web_identity_token_file", "metadata_endpoint", "server_side_encryption", "sse_kms_key_id",
-    "sse_bucket_key_enabled", "disable_tagging",
-})  # fmt: skip
-"""What obstore takes for S3."""
-
-_PREFIXES: Final = {"gs": "google_", "gcs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_", "adl": "azure_"}
-"""How the options of other stores begin, by scheme; those of S3 begin with ``aws_``."""
-
-_CLIENT: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "user_agent"})
-"""How requests are made, whatever the store."""
 
 _FROM_ENVIRONMENT: Final = frozenset({"region", "endpoint", "allow_http", "virtual_hosted_style_request", "skip_signature"})
 
@@ -129,27 +119,42 @@ class Access:
     def for_obstore(self, uri: str) -> tuple[dict[str, str], dict[str, str]]:
         """The settings and the client options of obstore's store of a URI; it does not take names that it does not know.
 
-        >>> Access.of({"AWS_ENDPOINT_URL": "http://localhost:9000", "allow_http": "true", "unheard_of": "1"}).for_obstore("s3://b")
+        >>> Access.of({"AWS_ENDPOINT_URL": "http://localhost:9000", "allow_http": "true", "max_retries": "1"}).for_obstore("s3://b")
         ({'endpoint': 'http://localhost:9000'}, {'allow_http': 'true'})
         """
-        if split_uri(uri)[0] in S3:
-            settings = self._settings()
-            known = {name: value for name, value in settings.items() if name in _S3_SETTINGS}
-        else:
-            prefix = _PREFIXES.get(split_uri(uri)[0], "")
-            settings = {name.lower(): value for name, value in self.options}
-            known = {name: value for name, value in settings.items() if prefix and name.startswith(prefix)}
-        return known, {name: value for name, value in settings.items() if name in _CLIENT}
+        service = service_of(split_uri(uri)[0])
+        if service is None:
+            return {}, {}
+        settings = self._settings() if service is AMAZON else service.plain(dict(self.options))
+        known = {name: value for name, value in settings.items() if name in service.settings}
+        return known, {name: value for name, value in settings.items() if name in CLIENT}
+
+    def check(self, uri: str) -> None:
+        """See that each option is one of the store's.
+
+        Raises:
+            PipelineError: One is not; it would be of no use, and what it was meant to say would be left out.
+        """
+        service = service_of(split_uri(uri)[0])
+        if service is None or not (unknown := service.unknown(dict(self.options))):
+            return
+        plural = "s" if len(unknown) > 1 else ""
+        raise PipelineError(
+            f"{service.name} has no setting{plural} {', '.join(unknown)}, as storage_options have it",
+            file=public_uri(uri),
+            remedy=f"leave the option{plural} out, or correct the name; docs/object_stores.md says which there are",
+        )
 
     def for_environment(self, uri: str) -> dict[str, str]:
         """The options as variables of the environment, which is where Sail looks.
 
         >>> Access.of({"endpoint_url": "http://localhost:9000", "timeout": "9s"}).for_environment("s3://lake/flights")
         {'AWS_ENDPOINT': 'http://localhost:9000'}
+        >>> Access.of({"account_name": "shop", "azure_tenant_id": "t"}).for_environment("az://lake/flights")
+        {'AZURE_STORAGE_ACCOUNT_NAME': 'shop', 'AZURE_TENANT_ID': 't'}
         """
-        if split_uri(uri)[0] in S3:
-            return {f"AWS_{name.upper()}": value for name, value in self._own().items()}
-        return {name.upper(): value for name, value in self.options}
+        service = service_of(split_uri(uri)[0])
+        return {service.variable(name): value for name, value in self._own(uri).items()} if service else {}
 
     def for_spark(self, uri: str) -> dict[str, str]:
         """The settings of Hadoop's file system for the bucket of a URI, and of no other; none for what is not S3.
@@ -173,31 +178,36 @@ class Access:
 
     def clash(self, uri: str) -> str:
         """The name of an option that the environment has another value for; empty if there is none."""
-        if split_uri(uri)[0] not in S3:
-            return next((name for name, value in self.for_environment(uri).items() if os.environ.get(name, value) != value), "")
-        environment = _plain_names({name: value for name, value in os.environ.items() if name.startswith("AWS_") and value})
-        return next((f"AWS_{name.upper()}" for name, value in self._own().items() if environment.get(name, value) != value), "")
+        service = service_of(split_uri(uri)[0])
+        if service is None:
+            return ""
+        told = service.of_environment(os.environ)
+        return next((service.variable(name) for name, value in self._own(uri).items() if told.get(name, value) != value), "")
 
     def open(self, uri: str) -> tuple[FileSystem, str]:
         """The file system of a path or URI, and what stands for the URI's authority in paths on it.
 
         Raises:
             OSError: The store cannot be reached.
+            StorageError: There is no such kind of file system, or a package for it is missing.
+            PipelineError: An option is none of the store's.
         """
         from pyarrow import fs
 
         if is_local(uri):
             return fs.LocalFileSystem(), ""
         scheme, authority, _ = split_uri(uri)
-        if scheme in S3 and "@" not in authority and (arguments := self.for_arrow()):
-            return _s3(tuple(arguments.items())), authority
-        return _by_uri(f"{'s3' if scheme in S3 else scheme}://{authority}/")
+        self.check(uri)
+        if scheme in S3:
+            arguments = {} if "@" in authority else self.for_arrow()
+            return (_s3(tuple(arguments.items())), authority) if arguments else _by_uri(f"s3://{authority}/")
+        return (_by_obstore(scheme, authority, self), authority) if service_of(scheme) else _by_uri(f"{scheme}://{authority}/")
 
     def reaches(self, home: str, uri: str) -> bool:
         """Whether these settings, which are those of one URI, are the settings of another one, too.
 
-        With an endpoint they are those of all buckets there; without one (on Amazon's own S3, or another cloud) each bucket may
-        have an owner and a region of its own.
+        With an endpoint they are those of all buckets there; without one (on Amazon's own S3, or Google's) each bucket may have
+        an owner and a region of its own. On Azure they are those of an account.
 
         >>> Access.of({"endpoint": "http://localhost:9000"}).reaches("s3://lake/flights", "s3a://input/weather")
         True
@@ -209,10 +219,12 @@ class Access:
         (scheme, bucket, _), (other_scheme, other_bucket, _) = split_uri(home), split_uri(uri)
         if scheme in S3 and other_scheme in S3:
             return bucket == other_bucket or "endpoint" in self._settings()
+        if service_of(scheme) is service_of(other_scheme) is AZURE:
+            return self._account(bucket) == self._account(other_bucket)
         return (scheme, bucket) == (other_scheme, other_bucket)
 
     def redact(self, text: str) -> str:
-        """The text without any secret of the options; of a short one, where it is a word of its own.
+        """The text without colours and any secret of the options; of a short one, where it is a word of its own.
 
         >>> Access.of({"AWS_SECRET_ACCESS_KEY": "hidden"}).redact("hidden is not the key")
         '*** is not the key'
@@ -221,24 +233,23 @@ class Access:
         for value in sorted(secrets, key=len, reverse=True):
             found = re.escape(value) if len(value) >= _LONG else rf"(?<!\w){re.escape(value)}(?!\w)"
             text = re.sub(found, "***", text)
-        return without_user(text)
+        return without_user(_COLOURS.sub("", text))
 
-    def _own(self) -> dict[str, str]:
-        """Which S3 it is and who asks, as far as the options say it, by plain names."""
-        return {name: value for name, value in _plain_names(dict(self.options)).items() if name in _S3_SETTINGS | {"allow_http"}}
+    def _own(self, uri: str) -> dict[str, str]:
+        """Which store it is and who asks, as far as the options say it, by plain names."""
+        service = service_of(split_uri(uri)[0])
+        plain = service.plain(dict(self.options)) if service else {}
+        return {name: value for name, value in plain.items() if service and name in service.settings | {"allow_http"}}
+
+    def _account(self, authority: str) -> str:
+        """Azure's account, of ``container@account.dfs.core.windows.net`` or of the options; if neither tells, one of its own."""
+        host = authority.partition("@")[2].partition(".")[0]
+        return host or AZURE.plain(dict(self.options)).get("account_name") or f"of {authority}"
 
     def _settings(self) -> dict[str, str]:
-        """The options, and what only the environment says, by their plain names."""
-        environment = _plain_names({name: value for name, value in os.environ.items() if name.startswith("AWS_") and value})
-        told = {name: value for name, value in environment.items() if name in _FROM_ENVIRONMENT}
-        return told | _plain_names(dict(self.options))
-
-
-def _plain_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Options in lower case without ``aws_``; of two names for one thing the usual one counts."""
-    plain = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
-    synonyms = {_SYNONYMS[name]: value for name, value in plain.items() if name in _SYNONYMS}
-    return synonyms | {name: value for name, value in plain.items() if name not in _SYNONYMS}
+        """S3's options, and what only the environment says, by their plain names."""
+        told = {name: value for name, value in AMAZON.of_environment(os.environ).items() if name in _FROM_ENVIRONMENT}
+        return told | AMAZON.plain(dict(self.options))
 
 
 def _is_true(value: str | None) -> bool:
@@ -267,9 +278,24 @@ def _s3(arguments: tuple[tuple[str, Any], ...]) -> FileSystem:
 
 
 @functools.lru_cache(maxsize=64)
+def _by_obstore(scheme: str, authority: str, access: Access) -> FileSystem:
+    from dagster_operators.storage.store_files import store_files
+
+    return store_files(f"{scheme}://{authority}", access)
+
+
+@functools.lru_cache(maxsize=64)
 def _by_uri(uri: str) -> tuple[FileSystem, str]:
     """Of a URI without a path; nothing is told, so Arrow looks where the store is."""
+    import pyarrow as pa
     from pyarrow import fs
 
-    files, base = fs.FileSystem.from_uri(uri)
+    try:
+        files, base = fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid:
+        scheme = split_uri(uri)[0]
+        raise StorageError(
+            f"there is no file system for {scheme}://", file=public_uri(uri),
+            remedy="name a local path, or a URI that begins with s3://, gs://, az://, abfss:// or hdfs://",
+        ) from None  # fmt: skip
     return files, base.rstrip("/")

@@ -6,8 +6,9 @@ Arrow opens the Parquet files; it has no conditional writes, and asks twice or t
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 LISTED_FROM: Final = S3 | {"gs", "gcs"}
 
-_SAVED: Final = {"s3a": "s3"}
+_SAVED: Final = {"s3a": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,14 @@ class ObjectStore:
             from obstore.store import from_url
         except ImportError:
             raise StorageError(
-                "a storage root on an object store needs the package obstore, by which a file is created only if there is none",
+                "an object store needs the package obstore, by which a file is created only if there is none",
                 file=uri,
                 remedy="pip install 'dagster_operators[objects]'",
             ) from None
         scheme, authority, _ = split_uri(uri)
         self.lists_from = scheme in LISTED_FROM
         """Whether the store itself leaves out what comes before a name; else a list would grow with what is there."""
+        access.check(uri)
         config, client = access.for_obstore(uri)
         given: dict[str, Any] = {"config": config or None, "client_options": client or None}
         with _errors():
@@ -82,6 +84,10 @@ class ObjectStore:
         """Write an object, in place of what is there."""
         with _errors():
             self._store.put(path, content)
+
+    def writer(self, path: str) -> io.RawIOBase:
+        """An object to be written piece by piece, in place of what is there; it is there once this is closed."""
+        return _Writer(self._store, path)
 
     def create(self, path: str, content: bytes) -> ObjectAbout | None:
         """Write an object unless there is one.
@@ -152,9 +158,41 @@ class ObjectStore:
 
     def delete(self, paths: list[str]) -> None:
         """Delete objects; none that is not there is missed."""
+        if not paths:
+            return
         with _errors():
-            if paths:
+            with suppress(FileNotFoundError):  # which Azure and Google say, where S3 does not, of one among many
                 self._store.delete(paths)
+                return
+            for path in paths if len(paths) > 1 else ():
+                with suppress(FileNotFoundError):
+                    self._store.delete([path])
+
+
+class _Writer(io.RawIOBase):
+    """An object that is being written: small ones are one request, large ones go in parts."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        import obstore
+
+        with _errors():
+            self._file: Any = obstore.open_writer(store, path)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        with _errors():
+            return int(self._file.write(bytes(content)))
+
+    def flush(self) -> None:
+        """Nothing: what is not closed is not there."""
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with _errors():
+                self._file.close()
 
 
 def _about(found: Mapping[str, Any]) -> ObjectAbout:
@@ -170,11 +208,13 @@ def _mark(found: Mapping[str, Any]) -> int:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Errors of obstore as OSError; what is not there is FileNotFoundError already."""
+    """Errors of obstore as OSError, without what it shows of the request behind them."""
     from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
     try:
         yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(_first_line(error)) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise PermissionError(_first_line(error)) from None
     except BaseError as error:

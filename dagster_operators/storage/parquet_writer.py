@@ -27,7 +27,7 @@ _SAMPLED: Final = 32 * 1024
 
 _WORTH_IT: Final = 0.95
 
-_WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
+_WITHOUT_FOLDERS: Final = frozenset({"s3", "py::objects"})
 """File systems on which making a folder only leaves an object that stands for it."""
 
 

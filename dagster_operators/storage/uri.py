@@ -10,10 +10,13 @@ from urllib.parse import urlsplit
 S3: Final = frozenset({"s3", "s3a"})
 """Schemes of Amazon S3 and what speaks its protocol: ``s3a`` is what Hadoop's file systems call the same thing."""
 
-OBJECT_STORES: Final = S3 | {"gs", "gcs", "az", "abfs", "abfss", "adl"}
+AZURE: Final = frozenset({"az", "abfs", "abfss", "adl"})
+"""Schemes of Azure's stores. What is before the ``@`` in their URIs is a container, and no user."""
+
+OBJECT_STORES: Final = S3 | {"gs", "gcs"} | AZURE
 """Schemes of stores that write a file only if there is none: S3, Google Cloud Storage and Azure."""
 
-_USER_INFO = re.compile(r"(://)[^/@\s]+@")
+_USER_INFO = re.compile(r"(?<!\babfs)(?<!\babfss)(://)[^/@\s]+@")
 
 
 def split_uri(path: str) -> tuple[str, str, str]:
@@ -54,8 +57,10 @@ def public_uri(location: str) -> str:
 
     >>> public_uri("s3://user:secret@bucket/flights/")
     's3://bucket/flights'
+    >>> public_uri("abfss://container@account.dfs.core.windows.net/flights")
+    'abfss://container@account.dfs.core.windows.net/flights'
     """
-    if is_local(location):
+    if is_local(location) or split_uri(location)[0] in AZURE:
         return absolute(location)
     parts = urlsplit(location)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

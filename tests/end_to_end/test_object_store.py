@@ -192,7 +192,7 @@ def test_spark_is_told_for_each_bucket():
 
         class sparkContext:  # noqa: N801 - its name there
             environment = {}
-            _jsc = MagicMock()
+            _jsc = _jvm = MagicMock()
 
     configured = Session.sparkContext._jsc.hadoopConfiguration.return_value.get
     configured.return_value = None
@@ -220,6 +220,17 @@ def test_a_spark_that_was_started_without_s3a_says_how_it_is_started_with_it():
     package = raised.value.remedy.split("'spark.jars.packages': '")[1].split("'")[0]
     assert package == s3a_package()
     tell_engine(session, "connect", [place])  # what its server has cannot be seen
+
+
+def test_spark_without_a_file_system_for_another_store_is_refused(spark):
+    for uri in ("gs://lake/shop", "az://lake/shop"):
+        with pytest.raises(EngineError, match=f"Spark runs without a file system for {uri[:5]}") as raised:
+            tell_engine(spark, "spark", [(uri, Access())])
+        assert "on Sail" in raised.value.remedy
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.gs.impl", "org.apache.hadoop.fs.RawLocalFileSystem")  # as a connector's settings name one
+    tell_engine(spark, "spark", [("gs://lake/shop", Access())])
+    settings.unset("fs.gs.impl")
 
 
 def swapped(root, options, names, v="int", count=1, **was):

@@ -16,6 +16,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 CONTROL = "/_control"
@@ -71,14 +72,15 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(behind: int | None = None) -> Iterator[S3Server]:
+def s3_server(behind: int | None = None, module: str = __name__) -> Iterator[S3Server]:
     """A server without buckets.
 
     Args:
         behind: The port of the server that answers; moto by default.
+        module: The module that serves.
     """
-    ports = [] if behind is None else [str(behind)]
-    with subprocess.Popen([sys.executable, __file__, *ports], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", module, *([] if behind is None else [str(behind)])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
         try:
             yield S3Server(int(process.stdout.readline()))
@@ -171,7 +173,8 @@ _OF_A_CONNECTION = frozenset({"connection", "transfer-encoding", "keep-alive", "
 _BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
-def _serve(behind: int | None) -> None:
+def serve(app: Callable[..., Iterable[bytes]]) -> None:
+    """Answer by an application, at a port that is told on standard output, until killed."""
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
@@ -180,14 +183,15 @@ def _serve(behind: int | None) -> None:
         def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - its name there
             """Say nothing."""
 
-    server = make_server("127.0.0.1", 0, _Faults(_Behind(behind) if behind else _moto()), threaded=True, request_handler=Quiet)
+    server = make_server("127.0.0.1", 0, _Faults(app), threaded=True, request_handler=Quiet)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123 - a connection that we broke is reported there
     server.serve_forever()
 
 
-def _moto() -> Callable[..., Iterable[bytes]]:
+def moto() -> Callable[..., Iterable[bytes]]:
+    """The S3 of moto."""
     from moto.moto_server.werkzeug_app import create_backend_app
 
     made: Callable[..., Iterable[bytes]] = create_backend_app("s3")
@@ -195,4 +199,4 @@ def _moto() -> Callable[..., Iterable[bytes]]:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]) if sys.argv[1:] else None)
+    serve(_Behind(int(sys.argv[1])) if sys.argv[1:] else moto())

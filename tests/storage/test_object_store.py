@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.storage import parquet_stats
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.object_store import ObjectStore
@@ -73,16 +73,45 @@ def test_a_root_is_used_as_a_folder_is(root, s3):
 
 
 @pytest.mark.parametrize(
-    ("uri", "options"),
+    ("uri", "options", "unknown"),
     [
-        ("gs://lake/shop", {"GOOGLE_SKIP_SIGNATURE": "true", "aws_region": "not its own"}),
-        ("abfss://lake@acc.dfs.core.windows.net/shop", {"azure_skip_signature": "true", "unheard_of": "1"}),
-        ("az://lake/shop", {"azure_storage_account_name": "acc", "timeout": "9s"}),
-        ("s3a://lake/shop", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true", "max_retries": "3", "default_region": "eu-central-1"}),
+        ("gs://lake/shop", {"GOOGLE_SKIP_SIGNATURE": "true", "google_allow_http": "true"}, {"aws_region": "not its own"}),
+        ("gcs://lake/shop", {"bearer_token": "t", "timeout": "9s"}, {"google_account": "a misprint"}),
+        ("abfss://lake@acc.dfs.core.windows.net/shop", {"azure_skip_signature": "true"}, {"region": "eu", "unheard_of": "1"}),
+        ("az://lake/shop", {"azure_storage_account_name": "acc", "timeout": "9s"}, {"service_account": "/keys.json"}),
+        (
+            "az://lake/shop",
+            {"account_name": "acc", "azure_allow_http": "true", "AZURE_ENDPOINT": "http://a"},
+            {"endpoint_of": "a"},
+        ),
+        ("az://lake/shop", {"account_name": "acc", "account_key": "QUJD", "max_retries": "3"}, {"account": "acc"}),
+        (
+            "s3a://lake/shop",
+            {"AWS_S3_ALLOW_UNSAFE_RENAME": "true", "max_retries": "3", "default_region": "eu"},
+            {"the_region": "eu"},
+        ),
     ],
 )
-def test_options_that_a_store_does_not_know_are_left_out(uri, options):
-    assert ObjectStore(uri, Access.of(options))
+def test_an_option_that_is_none_of_the_store_is_refused_by_its_name(uri, options, unknown):
+    for make in (ObjectStore, lambda uri, access: access.open(uri), lambda uri, access: Root(uri, dict(access.options))):
+        with pytest.raises(PipelineError, match=", ".join(unknown)) as raised:
+            make(uri, Access.of({**options, **unknown}))
+        assert "not its own" not in str(raised.value)
+        assert make(uri, Access.of(options)), "without them, which is the remedy"
+
+
+def test_of_azure_the_account_decides_whose_options_they_are():
+    access, home = Access.of({"account_name": "acc", "account_key": "QUJD"}), "az://lake/shop"
+    assert [access.reaches(home, f"{uri}/in") for uri in ("az://sea", "abfss://sea@acc.dfs.core.windows.net")] == [True, True]
+    assert not access.reaches(home, "abfss://sea@other.dfs.core.windows.net/in")
+    assert not Access().reaches(home, "az://sea/in")
+    assert not access.reaches(home, "gs://lake/in")
+
+
+def test_a_scheme_without_a_file_system_is_refused():
+    with pytest.raises(StorageError, match="no file system for ftp://") as raised:
+        Root("ftp://server/shop")
+    assert "s3://" in raised.value.remedy
 
 
 def test_one_request_for_each(root, s3):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import dagster as dg
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.component_attributes import Condition, Executor, RetryPolicy, Translator, object_at
 from dagster_operators.orchestration.definitions import build_definitions
 
 Name: TypeAlias = str | list[str]
@@ -69,6 +68,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
               group_name: flights
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     pipeline: str | None = Field(
         None, description="A Pipeline, or a function that gives one, as module:name.", examples=["my_project.flights:pipeline"]
     )
@@ -85,7 +86,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     secrets: dict[str, dict[str, Any]] | None = Field(None, description="What a plan leaves out, by name.", repr=False)
     schedule: str | None = Field(None, description="A cron expression for epochs.")
     sensor: bool = Field(default=False, description="Whether a sensor starts a run when a source has new data.")
-    automation_condition: Literal["new input"] | None = Field(None, description="When Dagster's automation asks for a run.")
+    automation_condition: Condition = None
     execution_timezone: str = Field("UTC", description="The time zone of the schedules.")
     minimum_interval_seconds: int = Field(30, description="How often the sensor looks.")
     default_status: Literal["RUNNING", "STOPPED"] = Field("STOPPED", description="Of schedules and sensor when first deployed.")
@@ -103,6 +104,9 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     wait_seconds: float = Field(40.0, description="How long a run waits for another one.")
     preview_rows: int | dict[str, int] = Field(10, description="How many rows a materialisation shows, or by table.")
     masked_columns: list[str] = Field(default_factory=list, description="Columns whose values no preview shows.")
+    executor: Executor = None
+    retry_policy: RetryPolicy = None
+    translator: Translator = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> PipelineComponent:
@@ -144,17 +148,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
 
 def _named(place: str) -> Sequence[Pipeline]:
     """The pipeline, or the pipelines, at a place in Python."""
-    module, _, name = place.partition(":")
-    if not module or not name:
-        raise PipelineError(f"{place!r} names no pipeline", remedy="write module:name")
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        raise PipelineError(
-            f"the module {module!r} cannot be imported: {error}", remedy=f"install it, or correct the name; looked in {sys.path}"
-        ) from error
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    found = object_at(place, "a pipeline")
     found = found() if callable(found) else found
     made = tuple(found.values()) if isinstance(found, Mapping) else tuple(found) if isinstance(found, list | tuple) else (found,)
     if not made or not all(isinstance(each, Pipeline) for each in made):

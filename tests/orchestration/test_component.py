@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.translator import AssetData
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,6 +31,18 @@ def pipeline() -> do.Pipeline:
 
 PIPELINE = pipeline()
 NONE = 3
+
+
+PATIENT = dg.RetryPolicy(max_retries=7)
+
+
+class OfTheLake(do.PipelineTranslator):
+    def get_asset_spec(self, data: AssetData) -> dg.AssetSpec:
+        return super().get_asset_spec(data).replace_attributes(key=["of_the_lake", data.name])
+
+
+def at_night() -> dg.AutomationCondition[dg.AssetKey]:
+    return dg.AutomationCondition.on_cron("0 3 * * *")
 
 
 def both() -> list[do.Pipeline]:
@@ -130,6 +143,63 @@ def test_a_plan_beside_the_definitions() -> None:
             assert defs.resolve_assets_def(dg.AssetKey(["flights", "late"]))
 
 
+def loaded_with(**attributes: Any) -> dg.Definitions:
+    """The definitions of a ``defs.yaml`` with these attributes."""
+    with create_defs_folder_sandbox() as sandbox:
+        body = {"type": "dagster_operators.PipelineComponent", "attributes": {"pipeline": f"{__name__}:PIPELINE", **attributes}}
+        folder = sandbox.scaffold_component(component_cls=do.PipelineComponent, defs_path="air", defs_yaml_contents=body)
+        (folder / "defs.yaml").write_text(yaml.safe_dump(body), "utf-8")
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (_, defs):
+            return defs
+
+
+def test_what_is_python_is_named_by_its_place() -> None:
+    defs = loaded_with(
+        executor="dagster:multiprocess_executor", retry_policy=f"{__name__}:PATIENT", translator=f"{__name__}:OfTheLake"
+    )
+    assert defs.resolve_job_def("flights_epoch").executor_def is dg.multiprocess_executor
+    late = defs.resolve_assets_def(dg.AssetKey(["of_the_lake", "late"]))
+    assert {op.retry_policy for op in late.node_def.iterate_op_defs()} == {PATIENT}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("new input", None),
+        ("{{ dg.AutomationCondition.eager() }}", dg.AutomationCondition.eager()),
+        ("{{ dg.AutomationCondition.on_cron('0 3 * * *') }}", at_night()),
+        (f"{__name__}:at_night", at_night()),
+    ],
+)
+def test_an_automation_condition_is_written_as_dagsters_or_named(given: str, wanted: object) -> None:
+    defs = loaded_with(automation_condition=given)
+    condition = defs.resolve_asset_graph().get(dg.AssetKey(["flights", "late"])).automation_condition
+    assert condition == wanted if wanted else condition is not None
+    assert [sensor.name for sensor in defs.sensors or ()] == ["flights_sources"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({"executor": "dagster:nothing"}, "'dagster:nothing' is no executor. To do: name an executor, or a function"),
+        ({"executor": f"{__name__}:PATIENT"}, "is no executor"),
+        ({"retry_policy": "no_such_module:x"}, "the module 'no_such_module' cannot be imported"),
+        ({"translator": f"{__name__}:at_night"}, "is no PipelineTranslator"),
+        ({"automation_condition": "eager"}, "'eager' names no automation condition. To do: write module:name"),
+        ({"translater": "a:b"}, "translater"),
+    ],
+)
+def test_a_place_of_something_else_is_refused_and_so_is_an_unknown_attribute(attributes: dict[str, Any], told: str) -> None:
+    with pytest.raises(Exception, match="Error while loading component") as caught:
+        loaded_with(**attributes)
+    chain: list[str] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        chain.append(str(error))
+        error = error.__cause__ or error.__context__
+    assert told in "\n".join(chain)
+
+
 DATAFLOW = """
 nodes:
   - id: rows
@@ -188,10 +258,15 @@ def test_dg_lists_scaffolds_and_checks_it(tmp_path: Path) -> None:
 
     assert "dagster_operators.PipelineComponent" in dg_told("list", "components")
     dg_told("scaffold", "defs", "dagster_operators.PipelineComponent", "flights", "--root", str(tmp_path / "root"))
+    written = package / "air" / "defs" / "flights" / "defs.yaml"
+    body = yaml.safe_load(written.read_text())
+    body["attributes"] |= {
+        "executor": "dagster:multiprocess_executor", "automation_condition": "{{ dg.AutomationCondition.eager() }}"
+    }  # fmt: skip
+    written.write_text(yaml.safe_dump(body))
     assert "validated successfully" in dg_told("check", "yaml")
     assert "loaded successfully" in dg_told("check", "defs")
-    written = package / "air" / "defs" / "flights" / "defs.yaml"
-    written.write_text(written.read_text().replace("sensor: true", "sensors: true"))
+    written.write_text(yaml.safe_dump(body).replace("sensor: true", "sensors: true"))
     done = subprocess.run([command, "check", "yaml"], cwd=package, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "'sensors' was unexpected" in done.stdout + done.stderr

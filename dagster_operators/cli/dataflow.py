@@ -91,7 +91,18 @@ def check(file: Path, *, name: str | None) -> None:
     with told():
         pipeline = _pipeline(file, "nowhere", **({} if name is None else {"name": name}))
         pipeline.explain()
+        for address, kind in _named_types(file).items():
+            told_by = "its first message says what the others have to be"
+            click.echo(f"note: {address} has the type {kind} by its name alone: {told_by}")
     click.echo(f"{file} is right: {len(pipeline.tables)} tables")
+
+
+def _named_types(file: Path) -> dict[str, str]:
+    """The types of a dataflow's outputs that have but a name in dora."""
+    from dagster_operators.api.events.dataflow_file import DataflowFile, is_dataflow, text_of
+
+    text = text_of(file)
+    return DataflowFile(text, str(file), file.parent, {}).named_types if is_dataflow(text) else {}
 
 
 @click.command()

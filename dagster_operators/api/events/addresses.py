@@ -138,17 +138,17 @@ def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str,
     }
     done: set[str] = set()
     for start in operators:
-        circle = _circle(before, start, done)
-        if circle is not None:
+        while circle := _circle(before, start, done):
+            done.update(circle)  # of circles that share an operator one is told
             operator = operators[circle[0]]
+            name = next(one.id for one in operator.inputs if made.get(one.source) == circle[-1] and not one.delay)
             at = written[f"{operator.node}/{operator.id}"]
-            reads = next(one for one in at.inputs if one.source.data)
             text = " -> ".join((*circle, circle[0]))
             noted.wrong(
-                reads.source, f"operators read each other in a circle without a delay: {text}",
+                next(one.source for one in at.inputs if one.id == name),
+                f"operators read each other in a circle without a delay: {text}",
                 "let one of these inputs come later: {source: node/output, delay: 10 ms}; or take it out",
-            )  # fmt: skip
-            return
+            )
 
 
 def _circle(before: Mapping[str, list[str]], start: str, done: set[str]) -> list[str] | None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.api.events.addresses import connected
 from dagster_operators.api.events.clock import Clock
+from dagster_operators.api.events.input_types import check_input_types
 from dagster_operators.api.events.node_reader import NodeReader, WrittenOperator
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.partitions import Partitions, partitions
 from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.api.events.settings_of_dora import check_settings
 from dagster_operators.api.events.source_reader import SourceReader
 from dagster_operators.api.events.table_reader import TableReader, WrittenTable
 from dagster_operators.api.queries.located import Located, read_yaml
@@ -46,6 +48,9 @@ class DataflowFile:
         folder: Where the files of operators are.
         sources: Sources that nodes may name.
 
+    Attributes:
+        named_types: The types of outputs that have but a name in dora, by address: their first messages say what they are.
+
     Raises:
         QueryError: With all that is wrong.
     """
@@ -58,6 +63,7 @@ class DataflowFile:
         self.sources: tuple[EventSource, ...] = ()
         self.operators: tuple[EventOperator, ...] = ()
         self.tables: list[WrittenTable] = []
+        self.named_types: dict[str, str] = {}
         self._partitions: Partitions = {}
         self._messages: dict[str, Stream] = {}
         try:
@@ -125,6 +131,7 @@ class DataflowFile:
 
     def _read(self) -> None:
         self._noted.unknown_keys("a dataflow", self._root, ("nodes", "env", *_TOLD))
+        check_settings("the dataflow", self._root, self._noted)
         reader = NodeReader(self._noted, self._files)
         source_reader = SourceReader(self._noted, reader, self._given)
         self._declared = source_reader.declared
@@ -149,6 +156,11 @@ class DataflowFile:
         for one in written:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
         self.operators = connected(written, [*sources, *source_reader.wrong], nodes, dict(tables), self._noted)
+        check_input_types(self._root, written, self.operators, self._noted)
+        for one, operator in zip(written, self.operators, strict=True):
+            typed = dict(one.types)
+            named = {output: kind.text for output, kind in one.said.items() if output not in typed}
+            self.named_types |= {operator.address(output): kind for output, kind in named.items()}
         self._partitions = partitions(
             written, self.operators, sources, source_reader.columns.get, types=source_reader.types, noted=self._noted
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.operator_files import OperatorFiles
 from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.api.events.settings_of_dora import check_outputs, check_settings
 from dagster_operators.api.events.value_types import value_type
 from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import OperatorsError
@@ -20,14 +21,14 @@ KINDS: Final = ("operator", "operators", "source", "path", "table", "ros2", "mod
 
 _SHARED: Final = ("id", "name", "description", "env", "deploy", "cpu_affinity")
 _TOLD: Final = (
-    "name", "description", "input_types", "output_framing", "output_metadata", "pattern", "min_log_level", "max_log_size",
+    "name", "description", "output_framing", "output_metadata", "pattern", "min_log_level", "max_log_size",
     "max_rotated_files", "restart_policy", "max_restarts", "restart_delay",
 )  # fmt: skip
 """Keys of an operator that change nothing here: what is told to people, or done anyway."""
 
 _OPERATOR: Final = (
-    "id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit", "partition_by",
-    "restart",
+    "id", "python", "shared-library", "inputs", "outputs", "output_types", "input_types", "env", "state", "time_limit",
+    "partition_by", "restart",
 )  # fmt: skip
 _LANGUAGES: Final = {"shared-library": "library", "path": "script", "python": "python"}
 """What the key with an operator's file says."""
@@ -47,7 +48,7 @@ _REFUSED: Final = {
 _OF_SCRIPTS: Final = (
     "path_sha256", "max_restart_delay", "restart_window", "health_check_timeout", "finish_grace_secs", "shared_memory_pool_size",
 )  # fmt: skip
-"""More keys that change nothing here, of nodes that are scripts."""
+"""More keys of nodes that are scripts: what their file must be, and what changes nothing here."""
 
 _INPUT: Final = ("source", "queue_size", "queue_policy", "delay")
 Env: TypeAlias = tuple[tuple[str, str], ...]
@@ -76,7 +77,13 @@ class WrittenInput:
 
 @dataclass
 class WrittenOperator:
-    """An operator as it is written; its attributes are those of ``EventOperator``, and by which column it is partitioned."""
+    """An operator as it is written; its attributes are those of ``EventOperator``, and what is only looked at here.
+
+    Attributes:
+        partition_by: By which column it is partitioned.
+        said: The types of outputs, as they are written.
+        wanted: Those of inputs.
+    """
 
     node: str
     id: str
@@ -92,6 +99,8 @@ class WrittenOperator:
     time_limit: int = 600_000_000
     partition_by: Located | None = None
     restart: str = ""
+    said: Mapping[str, Located] = field(default_factory=dict)
+    wanted: Mapping[str, Located] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -136,8 +145,9 @@ class NodeReader:
                 yield self._operator(name, "op", given, alone=True, env=self.env(node))
             return
         ids: set[str] = set()
-        if not isinstance(given.data, tuple):
-            self._noted.wrong(given, f"the operators of {name!r} are no list", "begin each with '- id: ...'")
+        if not isinstance(given.data, tuple) or not given.data:
+            told = "are no list" if given.data else "are none"
+            self._noted.wrong(given, f"the operators of {name!r} {told}", "begin each with '- id: ...'")
             return
         for one in given.data:
             own = self._id(one, f"operator of {name!r}", ids)
@@ -165,6 +175,7 @@ class NodeReader:
                     node.data[key], f"the node {name!r} has {key!r} beside its {kind}", f"move it into the {kind}: block"
                 )
         self._noted.unknown_keys(f"the node {name!r}", node, (*_SHARED, kind, *_OPERATOR, *_TOLD), told=(*_SHARED, kind))
+        check_settings(f"the node {name!r}", node, self._noted)
 
     def _operator(self, node: str, own: str, given: Located, *, alone: bool, env: Env) -> WrittenOperator:
         is_script = "path" in given.data
@@ -178,17 +189,16 @@ class NodeReader:
         else:
             self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
             own = self._text_of(given, "id", own, what)
+        check_settings(what, given, self._noted)
         language = self._language(given, what)
         state = self._text_of(given, "state", _STATES[language][0], what)
         if state not in _STATES[language]:
             told = " or ".join(_STATES[language])
             self._noted.wrong(given.data["state"], f"{what}: its state cannot be saved as {state!r}", f"write {told}")
         inputs, outputs, types = self._inputs(given, what), self._outputs(given, what), self._types(given, what)
-        for output, _ in types:
-            if output not in outputs:
-                self._noted.wrong(
-                    given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
-                )
+        said = self._said(given, "output_types", outputs, what)
+        wanted = self._said(given, "input_types", tuple(_keys_of(given, "inputs")), what)
+        check_outputs(what, given, outputs, self._noted)
         file = self._file(language, given, what) or ""
         if is_script and not inputs and not _has_inputs(given):
             self._noted.wrong(given, f"{what} has no inputs, which say when it runs", "give it a timer: dora/timer/secs/1")
@@ -199,7 +209,8 @@ class NodeReader:
             self._noted.wrong(by, f"{what}: partition_by is no column", "write partition_by: column")
             by = None
         again = self._text_of(given, "restart", "", what)
-        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit, by, again)
+        settings = (types, own_env, state, language, limit, by, again, said, wanted)
+        return WrittenOperator(node, own, alone, file, given, inputs, outputs, *settings)
 
     def _language(self, given: Located, what: str) -> str:
         """In what an operator is written."""
@@ -290,11 +301,33 @@ class NodeReader:
             return ()
         made = []
         for name, value in found.data.items():
-            try:
-                made.append((name, value_type(value.text)))
-            except OperatorsError as error:
-                self._noted.wrong(value, f"{what}: {error.problem}", error.remedy)
+            kind = self._type(value, what)
+            if kind is not None:
+                made.append((name, kind))
         return tuple(made)
+
+    def _type(self, value: Located, what: str) -> str | None:
+        """The type of values; None if it has but a name, or there is no such type."""
+        try:
+            return value_type(value.text)
+        except OperatorsError as error:
+            self._noted.wrong(value, f"{what}: {error.problem}", error.remedy)
+            return None
+
+    def _said(self, given: Located, key: str, of: tuple[str, ...], what: str) -> Mapping[str, Located]:
+        """The types of outputs or inputs as they are written, which have to be there."""
+        found = given.data.get(key)
+        if found is None or not isinstance(found.data, dict):
+            if found is not None and key != "output_types":
+                self._is_mapping(found, f"{key} of {what}")
+            return {}
+        kind = key.partition("_")[0]
+        for name, value in found.data.items():
+            if name not in of:
+                self._noted.wrong(found, f"{what} has no {kind} {name!r} for its type", f"declare it in {kind}s:")
+            elif key != "output_types":
+                self._type(value, what)
+        return found.data
 
     # --- small things ------------------------------------------------------------------------------------------------
 
@@ -337,6 +370,14 @@ def _has_inputs(given: Located) -> bool:
     return found is not None and bool(found.data)
 
 
+def _keys_of(given: Located, key: str) -> Iterable[str]:
+    """The keys below a key."""
+    found = given.data.get(key)
+    return found.data if found is not None and isinstance(found.data, dict) else ()
+
+
 def _text(value: Located) -> str:
-    """A variable's value as an environment has it."""
-    return {True: "true", False: "false", None: ""}.get(value.data, value.text) if not isinstance(value.data, str) else value.data
+    """A variable's value as an environment has it; a number as it is written."""
+    if isinstance(value.data, str):
+        return value.data
+    return str(value.data).lower() if isinstance(value.data, bool) else value.text if value.data is not None else ""

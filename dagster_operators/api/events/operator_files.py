@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -28,7 +29,13 @@ class OperatorFiles:
         """The file of an operator, or None if something is wrong with it."""
         found = given.data["python"]
         if isinstance(found.data, dict):
-            self._noted.unknown_keys(f"python of {what}", found, ("source", "conda_env"))
+            self._noted.unknown_keys(f"python of {what}", found, ("source", "conda_env"), told=("source",))
+            conda = found.data.get("conda_env")
+            if conda is not None and conda.data is not None:
+                self._noted.wrong(
+                    conda, f"{what}: it runs in the workers' own Python, not in the conda environment {conda.text!r}",
+                    "install what it needs beside this package, and leave conda_env out",
+                )  # fmt: skip
             found = found.data.get("source", found)
         if not isinstance(found.data, str):
             self._noted.wrong(found, f"{what}: its Python file is no text", "write python: file.py")
@@ -57,6 +64,7 @@ class OperatorFiles:
             )  # fmt: skip
             return None
         key = self._loaded(replace(found, data=name), what)
+        self._check_digest(given, key, what)
         if key is not None and self._files.is_operator_alone(key):
             self._noted.wrong(
                 found, f"{what}: the script {name!r} has a class Operator and does nothing with a Node",
@@ -64,6 +72,19 @@ class OperatorFiles:
             )  # fmt: skip
             return None
         return key
+
+    def _check_digest(self, given: Located, key: str | None, what: str) -> None:
+        """See that a file is the one whose digest is written."""
+        wanted = given.data.get("path_sha256")
+        if wanted is None or wanted.data is None:
+            return
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", wanted.text):
+            self._noted.wrong(wanted, f"{what}: path_sha256 is {wanted.text!r}", "write the 64 digits that sha256sum gives")
+        elif key is not None and (found := self._files.digest(key)) != wanted.text.lower():
+            self._noted.wrong(
+                wanted, f"{what}: the file {key!r} has another SHA-256 than path_sha256: {found}",
+                "use the file that was meant; or write that digest, if it is this one",
+            )  # fmt: skip
 
     def shared_library(self, given: Located, what: str) -> str | None:
         """The library of an operator, or None if something is wrong with it."""

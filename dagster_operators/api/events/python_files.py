@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,10 @@ class PythonFiles:
         key = _key(path, self._folder)
         self.texts[key] = text
         return key
+
+    def digest(self, key: str) -> str:
+        """The SHA-256 of a file's bytes."""
+        return hashlib.sha256((self._folder / key).read_bytes()).hexdigest()
 
     def defines(self, key: str, name: str) -> bool:
         """Whether a file has something of a name at its top level, as far as can be seen without running it."""

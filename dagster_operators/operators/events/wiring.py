@@ -19,6 +19,10 @@ TIMER: Final = "dora/timer/"
 
 _SECOND: Final = 1_000_000_000
 _NANOSECONDS: Final = {"secs": _SECOND, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
+_FLOAT: Final = re.compile(r"\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_SLOWEST: Final = 1e-9
+"""The least frequency, a tick in some thirty years: the moment of one must be a number of 64 bits."""
+
 TIME: Final = "time"
 """The column of an output's table with the time of each message."""
 
@@ -162,13 +166,13 @@ def timer_interval(address: str) -> int:
     Raises:
         PipelineError: There is no such timer.
 
-    >>> timer_interval("dora/timer/secs/2"), timer_interval("dora/timer/hz/50")
-    (2000000000, 20000000)
+    >>> timer_interval("dora/timer/secs/2"), timer_interval("dora/timer/hz/50"), timer_interval("dora/timer/hz/1e3")
+    (2000000000, 20000000, 1000000)
     """
     unit, _, text = address.removeprefix(TIMER).partition("/")
-    if unit in _NANOSECONDS and re.fullmatch(r"[0-9]+", text) and int(text) > 0:
+    if unit in _NANOSECONDS and re.fullmatch(r"\+?[0-9]+", text) and int(text) > 0:
         return int(text) * _NANOSECONDS[unit]
-    if unit == "hz" and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) and 0 < float(text) <= _SECOND:
+    if unit == "hz" and _FLOAT.fullmatch(text) and _SLOWEST <= float(text) <= _SECOND:
         return max(1, round(_SECOND / float(text)))
     raise PipelineError(
         f"{address!r} is no timer",

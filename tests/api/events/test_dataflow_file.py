@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import sys
 from datetime import datetime, timedelta
 
 import pytest
+from click.testing import CliRunner
 
 import dagster_operators as do
+from dagster_operators.api.events.dataflow_file import DataflowFile
 from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.cli.main import main
 from dagster_operators.errors import OperatorFailedError, PipelineError, QueryError
 from dagster_operators.operators.events.source_modules import SourceModules
 from tests.engines import EMBEDDED, SAIL
@@ -318,6 +323,35 @@ WRONG = {
         "the node 'counter': the script 'count.py' has a class Operator and does nothing with a Node. To do: make it"),
     "arguments": ("operator:\n      python: count.py", "path: count.py\n    args:",
         "dataflow.yml:10:7: the node 'counter': a script has no arguments here. To do: give it what it needs by env:"),
+    "no operators": ("    operators:", "    operators: []\n    description:",
+        "dataflow.yml:17:16: the operators of 'both' are none. To do: begin each with"),
+    "conda": ("{source: scale.py}", "{source: scale.py, conda_env: vision}",
+        "the operator 'both/first': it runs in the workers' own Python, not in the conda environment"),
+    "deploy": ("    operators:", "    deploy: 5\n    operators:", "dataflow.yml:17:13: the node 'both': deploy is '5'"),
+    "strict": ("nodes:", "strict_types: 1\nnodes:", "dataflow.yml:2:15: the dataflow: strict_types is '1'"),
+    "when": ("nodes:", "exit_when_nodes_finish: [a]\nnodes:", "2:25: the dataflow: exit_when_nodes_finish is ['a']"),
+    "health": ("nodes:", "health_check_interval: -1\nnodes:", "2:24: the dataflow: health_check_interval is '-1'"),
+    "rules": ("nodes:", "type_rules: [{from: a/b}]\nnodes:", "2:13: the dataflow: type_rules is [{'from': 'a/b'}]"),
+    "restarts": ("python: count.py", "python: count.py\n      restart_policy: bogus",
+        "dataflow.yml:10:23: the operator 'counter': restart_policy is 'bogus'. To do: write never, on-failure or always"),
+    "how often": ("python: count.py", "python: count.py\n      max_restarts: abc",
+        "dataflow.yml:10:21: the operator 'counter': max_restarts is 'abc'"),
+    "framing": ("python: count.py", "python: count.py\n      output_framing: {count: zip}",
+        "dataflow.yml:10:23: the operator 'counter': output_framing is {'count': 'zip'}"),
+    "framing of": ("python: count.py", "python: count.py\n      output_framing: {n: raw}",
+        "dataflow.yml:10:23: the operator 'counter' has no output 'n' for its output_framing"),
+    "core type": ("int64", "std/core/v1/Int65", "15:29: the operator 'counter': 'std/core/v1/Int65' is no type of values"),
+    "wanted": ("scale.py\n        inputs: {n: {source: first/scaled, queue_size: 100}}",
+        "scale.py\n        inputs: {n: counter/count}\n        input_types: {n: Int32}",
+        "dataflow.yml:25:26: the input 'n' of the operator 'both/second' wants 'Int32', and 'counter/count' sends 'int64'"),
+    "wanted of": ("scale.py\n        inputs: {n: {source: first/scaled, queue_size: 100}}",
+        "scale.py\n        inputs: {n: counter/count}\n        input_types: {m: Int32}",
+        "dataflow.yml:25:22: the operator 'both/second' has no input 'm' for its type. To do: declare it in inputs:"),
+    "wanted strictly": ("nodes:", ("strict_types: true\nnodes:\n  - {id: b, path: scale.py, inputs: {n: a/o}, "
+        "input_types: {n: Int}}\n  - {id: a, operator: {python: scale.py, inputs: {n: b/o}, outputs: [o]}}"),
+        "wants 'Int', and 'a/o' says no type (strict_types). To do: give it one under output_types"),
+    "digest": ("operator:\n      python: count.py", "path: factors.py\n    path_sha256: 0\n    args:",
+        "dataflow.yml:9:18: the node 'counter': path_sha256 is '0'. To do: write the 64 digits"),
     "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
     "no nodes": ("nodes:", "debug:", "the dataflow has no list of nodes"),
 }  # fmt: skip
@@ -351,6 +385,109 @@ def test_an_error_has_its_line_and_column(name, folder):
     old, new, wanted = WRONG[name]
     assert old in FILES["dataflow.yml"]
     assert wanted in told(folder, old, new)
+
+
+SETTINGS = """
+strict_types: true
+exit_when_nodes_finish: false
+health_check_interval: 0.5
+debug: {enable_debug_inspection: true}
+type_rules: [{from: mine/v1/A, to: mine/v1/B}]
+deploy: {machine: a, working_dir: b, labels: {gpu: "true"}, distribute: scp}
+nodes:
+  - id: a
+    name: first
+    cpu_affinity: [0, 2]
+    operator: {python: count.py, inputs: {t: dora/timer/hz/1e3}, input_types: {t: UInt64}, outputs: [o, p],
+      output_types: {o: mine/v1/A, p: "std/media/v1/AudioFrame[rate=8]"}, output_framing: {o: arrow-ipc},
+      output_metadata: {o: [k]}, restart_policy: on-failure, max_restarts: 3, restart_delay: 0.5, min_log_level: INFO,
+      max_log_size: 50MB, max_rotated_files: 5}
+  - id: b
+    path: show.py
+    path_sha256: DIGEST
+    inputs: {o: a/o, p: a/p}
+    input_types: {o: mine/v1/B, p: std/media/v1/AudioFrame}
+    max_restart_delay: 1
+    restart_window: 1
+    health_check_timeout: 1
+    finish_grace_secs: 1
+    shared_memory_pool_size: 64MB
+"""
+
+
+def of_settings(folder, old="", new=""):
+    (folder / "show.py").write_text("print()\n")
+    digest = hashlib.sha256(b"print()\n").hexdigest()
+    assert old in SETTINGS
+    return DataflowFile(SETTINGS.replace(old, new).replace("DIGEST", digest), "dataflow.yml", folder, {})
+
+
+def test_what_tells_dora_how_to_run_its_processes_is_right_as_dora_has_it(folder):
+    made = of_settings(folder)
+    assert [(one.path, one.types, one.inputs[0].interval) for one in made.operators[:1]] == [("a", (), 1_000_000)]
+    assert made.named_types == {"a/o": "mine/v1/A", "a/p": "std/media/v1/AudioFrame[rate=8]"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("{from: mine/v1/A,", "{from: mine/v1/C,", "wants 'mine/v1/B', and 'a/o' sends 'mine/v1/A'"),
+        ("p: std/media/v1/AudioFrame}", "p: 'std/media/v1/AudioFrame[rate=16]'}", "wants 'std/media/v1/AudioFrame[rate=16]'"),
+        ("t: UInt64", "t: String", "wants 'String', and 'dora/timer/hz/1e3' sends 'std/core/v1/UInt64'"),
+        ("hz/1e3", "hz/1e-300", "'dora/timer/hz/1e-300' is no timer"),
+        ("hz/1e3", "hz/inf", "'dora/timer/hz/inf' is no timer"),
+    ],
+)
+def test_types_of_inputs_and_timers_are_looked_at(folder, old, new, wanted):
+    with pytest.raises(QueryError, match=re.escape(wanted)):
+        of_settings(folder, old, new)
+
+
+def test_a_script_that_is_another_one_than_its_digest_says_is_refused(folder):
+    wrong = "0" * 64
+    with pytest.raises(QueryError, match=r"the file 'show.py' has another SHA-256 than path_sha256: ([0-9a-f]{64})") as caught:
+        of_settings(folder, "DIGEST", wrong)
+    (told,) = re.findall(r"path_sha256: ([0-9a-f]{64})", str(caught.value))
+    assert of_settings(folder, "DIGEST", told).operators[1].language == "script"
+
+
+def test_a_type_that_has_but_a_name_is_pinned_by_the_first_message(folder):
+    made = of_settings(folder)
+    assert made.operators[0].types == ()
+    (folder / "dataflow.yml").write_text(SETTINGS.replace("    path_sha256: DIGEST\n", ""))
+    told = CliRunner().invoke(main, ["check", str(folder / "dataflow.yml")], catch_exceptions=False).output
+    assert "a/o has the type mine/v1/A by its name alone: its first message says what the others have to be" in told
+
+
+def test_each_circle_is_told_where_it_is_closed(folder):
+    nodes = "".join(
+        f"  - {{id: {name}, operator: {{python: count.py, inputs: {{t: dora/timer/secs/1, x: {reads}/o}}, outputs: [o]}}}}\n"
+        for name, reads in ("ab", "ba", "cd", "dc", "ee")
+    )
+    with pytest.raises(QueryError) as caught:
+        DataflowFile(f"nodes:\n{nodes}", "dataflow.yml", folder, {})
+    assert re.findall(r"yml:(\d+):(\d+): .*without a delay: (.*?)\.", str(caught.value)) == [
+        ("3", "76", "b -> a -> b"), ("5", "76", "d -> c -> d"), ("6", "76", "e -> e"),
+    ]  # fmt: skip
+    delayed = f"nodes:\n{nodes}"
+    for name in "bde":
+        delayed = delayed.replace(f"x: {name}/o", f"x: {{source: {name}/o, delay: 1 s}}")
+    assert len(DataflowFile(delayed, "dataflow.yml", folder, {}).operators) == 5
+
+
+def test_variables_are_as_they_are_written(folder):
+    text = """
+env: {ZERO: 0, ONE: 1, FLOAT: 1.0, NEGATIVE: -1, TRUE: true, FALSE: False, TEXT: "1", NOTHING: null, EMPTY: ""}
+nodes: [{id: a, operator: {python: count.py, inputs: {t: dora/timer/secs/1}}}]
+"""
+    (one,) = DataflowFile(text, "dataflow.yml", folder, {}).operators
+    assert dict(one.env) == {
+        "ZERO": "0", "ONE": "1", "FLOAT": "1.0", "NEGATIVE": "-1", "TRUE": "true", "FALSE": "false", "TEXT": "1", "NOTHING": "",
+        "EMPTY": "",
+    }  # fmt: skip
+    with pytest.raises(QueryError) as caught:
+        DataflowFile(text.replace("ONE: 1", "ONE: [1], OTHER: {a: 1}").replace("count.py", "lost.py"), "dataflow.yml", folder, {})
+    assert [line.split(":")[1:3] for line in str(caught.value).splitlines()[1:]] == [["2", "21"], ["2", "33"], ["3", "36"]]
 
 
 def test_all_errors_are_told_at_once(folder):

@@ -257,6 +257,43 @@ class Changing:
         with self._taken() as epochs:
             return epochs.drop(name)
 
+    def restore_times(self, source: str) -> list[str]:
+        r"""Say that files that a source has read are still the same: they get the times of change again that they had then.
+
+        A file is known by its path, size and time of change. After a copy of the folder, or a ``touch``, the next epoch is
+        refused, as it does not know whether the rows are the same: this says so, for all files that have the size that they had.
+
+        Args:
+            source: The name of a :class:`FileSource` over local files.
+
+        Returns:
+            The files whose time was set.
+
+        Raises:
+            PipelineError: There is no such source, or the times of its files cannot be set.
+            PipelineBusyError: A run is at work.
+
+        >>> import os
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> file = Path(folder.name, "in", "a.csv")
+        >>> file.parent.mkdir()
+        >>> size = file.write_text("v\n1\n")
+        >>> pipeline = Pipeline("p", root=f"{folder.name}/root", engine="sail")
+        >>> rows = pipeline.source("rows", FileSource(str(file.parent), schema="v long")).to_table("kept")
+        >>> result = pipeline.run_epoch()
+        >>> os.utime(file, (0, 0))
+        >>> [Path(path).name for path in pipeline.restore_times("rows")]
+        ['a.csv']
+        >>> pipeline.run_epoch().empty
+        True
+        >>> folder.cleanup()
+        """
+        with self._taken() as epochs:
+            return epochs.restore_times(source)
+
     def widen(self, table: str) -> EpochResult:
         """Let the columns of a table have the wider types that the program gives them now, with the rows that are in it.
 

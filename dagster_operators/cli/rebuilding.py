@@ -1,4 +1,4 @@
-"""``dagster-operators rebuild`` and ``widen``: tables computed or written anew by a program."""
+"""``dagster-operators rebuild``, ``widen`` and ``restore-times``: what needs the program, without the user's Python."""
 
 from __future__ import annotations
 
@@ -86,6 +86,27 @@ def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secre
         answer([{"epoch": one.epoch, "program": used} for one in made.values()])
     else:
         click.echo("\n".join([*map(str, made.values()), _told(used)]))
+
+
+@click.command("restore-times")
+@click.argument("root")
+@click.argument("sources", nargs=-1, required=True)
+@_PLAN
+@SECRETS
+@_JSON
+def restore_times(root: str, sources: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
+    """Say that the files which SOURCES of the pipeline in ROOT have read are the same: they get the times again that they had.
+
+    After a copy of the folder, or a touch, no epoch goes on before that is said. A file of another size is left alone.
+    """
+    used = ""
+    try:
+        pipeline, used = _pipeline(root, file, secrets)
+        found = {source: pipeline.restore_times(source) for source in sources}
+    except OperatorsError as error:
+        fail(_with(error, used, ""), root, as_json=as_json)
+    told = "\n".join(f"{source}: {len(files)} files have their times again" for source, files in found.items())
+    answer(found) if as_json else click.echo(told)
 
 
 def _told(used: str) -> str:

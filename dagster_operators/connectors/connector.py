@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
-from dagster_operators.errors import SourceError
+from dagster_operators.errors import PipelineError, SourceError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields
@@ -266,6 +266,21 @@ class Connector(ABC):
         """Something that changes with the data after ``start``, or None when there is nothing new; changes nothing itself."""
         choice = self.choose(start, consumed)
         return None if choice is None or not choice.news else choice.slice.end
+
+    def restore_times(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> list[str]:  # noqa: ARG002
+        """Give files that have the size they had when they were read, and another time of change, that time again.
+
+        Args:
+            start: Where the source stands.
+            consumed: The items of every committed slice, oldest first.
+
+        Returns:
+            Their paths.
+
+        Raises:
+            PipelineError: The source does not know files by their time of change, or it cannot be set.
+        """
+        raise PipelineError("the source does not know what it read by times of change", remedy="name a FileSource")
 
     def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:  # noqa: ARG002
         """How much waits behind ``start``, whatever an epoch's limits, in units that can be counted without reading rows.

@@ -303,6 +303,18 @@ class FileSource(Connector):
         return found, new
 
     @override
+    def restore_times(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> list[str]:
+        names = names_of(start, self._former_name, self.base[1])
+        found = self._location.find()
+        self._seen.move_to(start, consumed)
+        seen = self._seen.among([file.path for file in found], names)
+        then = [(file, seen.get(without_name(file.path, names))) for file in found]
+        touched = [(file, was) for file, was in then if was and file.size == was.size and file.modified != was.modified]
+        for file, was in touched:
+            self._location.set_time(file, was.modified)
+        return [self._location.full_path(file) for file, _ in touched]
+
+    @override
     def backlog(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> Mapping[str, int]:
         """From the listing."""
         _, new = self._listed(start, consumed, names_of(start, self._former_name, self.base[1]))

@@ -14,7 +14,7 @@ from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import EndedInputError, OperatorsError, PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import MAIN, StreamRef
-from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, FrontierOperator
 from dagster_operators.operators.frontier.operator_info import is_due
 from dagster_operators.operators.relational.source import Source
@@ -203,16 +203,30 @@ class Choosing:
 
     def backlog(self, name: str) -> Mapping[str, int]:
         """How much of a source is unread, by unit, as far as that is told without an engine; none if it cannot be told."""
+        found = self._standing(name)
+        with suppress(OperatorsError):  # it is told beside what there is to do, which is found without it
+            return found[0].backlog(*found[1:]) if found else {}
+        return {}
+
+    def restore_times(self, name: str) -> list[str]:
+        """Give files that a source has read, and that have another time of change now, that time again; their paths."""
+        found = self._standing(name)
+        if found is None:
+            sources = [one for one, node in self._dataflow.nodes.items() if isinstance(node.operator, Source)]
+            raise PipelineError("there is no such source", source=name, remedy=f"name one of: {', '.join(sources)}")
+        with located(source=name):
+            return found[0].restore_times(*found[1:])
+
+    def _standing(self, name: str) -> tuple[Connector, JSON | None, Consumed] | None:
+        """A source's connector, where it stands, and what it has given; None if there is no such source."""
         view = self._coordinator.view()
         origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
         positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
         connector, node = self._planning.connector(name), self._dataflow.nodes.get(name)
         if connector is None or node is None or not isinstance(node.operator, Source):
-            return {}
+            return None
         connector = connector.continuing(formerly[name]) if name in formerly else connector
-        with suppress(OperatorsError):  # it is told beside what there is to do, which is found without it
-            return connector.backlog(positions.get(name), self._consumed(origins.get(name, name)))
-        return {}
+        return connector, positions.get(name), self._consumed(origins.get(name, name))
 
 
 def _is_to_be_closed(source: Source, watermarks: Mapping[str, int]) -> bool:

@@ -315,6 +315,10 @@ class Epochs:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
         return self._choosing.has_news()
 
+    def restore_times(self, source: str) -> list[str]:
+        """Give files that a source has read, and that have another time of change now, that time again; their paths."""
+        return self._choosing.restore_times(source)
+
     def backlog(self, source: str) -> Mapping[str, int]:
         """How much of a source is unread, by unit, as far as that is told without an engine: for sensors."""
         return self._choosing.backlog(source)

@@ -15,6 +15,7 @@ from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
+from dagster_operators.storage.location import SAME_FILE
 from dagster_operators.time.watermark import MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
@@ -347,7 +348,8 @@ def _tell_epoch(
     else:
         left_out = f"; or leave out what came before: {since(gone[-1] + 1)}" if since else ""
         anew = f"; or {_anew(name)}" if gone[-1] == pieces[-1][0] or not since else ""
-        last.remedy = f"put back what {told} read{left_out}{anew}"
+        same = f"{SAME_FILE}; else " if SAME_FILE in last.remedy else ""
+        last.remedy = f"{same}put back what {told} read{left_out}{anew}"
     raise last
 
 

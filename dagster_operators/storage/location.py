@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
 from dagster_operators.graph.slice import JSON
@@ -135,6 +136,25 @@ class FileLocation:
             if _source_file(file.path, entry) != file:
                 raise changed_file(entry.path, file, _source_file(file.path, entry))
 
+    def set_time(self, file: SourceFile, modified: int) -> None:
+        """Give a file a time of change, in microseconds since 1970.
+
+        Raises:
+            PipelineError: An object store has no such thing, or the file is somebody else's.
+        """
+        path = self.full_path(file)
+        if not is_local(self.path):
+            raise PipelineError(
+                "an object store lets nobody set the time of a file", file=path,
+                remedy='read all files anew, into tables that begin anew: pipeline.reset(..., 0, tables="restart")',
+            )  # fmt: skip
+        try:
+            os.utime(path, ns=(modified * 1000, modified * 1000))
+        except OSError as error:
+            raise PipelineError(
+                f"the time of a file cannot be set ({error.strerror})", file=path, remedy="do it as the user whose file it is"
+            ) from None
+
     def missing(self, files: Sequence[SourceFile]) -> list[str]:
         """The paths of those files that are not there."""
         from pyarrow.fs import FileType
@@ -245,14 +265,27 @@ def _vanished(path: str) -> MissingInputError:
     return MissingInputError("an input file of the epoch has vanished", file=path, remedy=remedy)
 
 
+SAME_FILE: Final = (
+    "if it is the same file, as after a copy or a touch, give it its time again, and all others of the source: "
+    "pipeline.restore_times(...)"
+)
+"""What helps where a file has its size, and another time of change."""
+
+
 def changed_file(path: str, before: SourceFile, now: SourceFile) -> BadInputError:
     """The error for a file that is not what it was."""
-    what = f"size {before.size} -> {now.size}" if before.size != now.size else "time of change"
+    sized = before.size != now.size
+    what = f"size {before.size} -> {now.size}" if sized else f"time of change {_told(before)} -> {_told(now)}"
+    restore = "restore it, and put new rows into a new file; write files elsewhere and move them in when complete"
     return BadInputError(
         f"an input file changed after it was taken up ({what}); reading it again would repeat or lose rows",
         file=path,
-        remedy="restore it, and put new rows into a new file; write files elsewhere and move them in when complete",
+        remedy=restore if sized else f"{SAME_FILE}; else {restore}",
     )
+
+
+def _told(file: SourceFile) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=file.modified)).isoformat()
 
 
 def older_extract(path: str, last: str) -> BadInputError:

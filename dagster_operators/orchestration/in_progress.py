@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_operators.errors import LedgerError
 from dagster_operators.orchestration.backfills import backfill_tag, backfilled
 from dagster_operators.orchestration.epoch_of_run import begin_tag
-from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, pipeline_tag
 from dagster_operators.orchestration.steps import PipelineSteps
 
 _GOING_ON: Final = [
@@ -68,10 +68,12 @@ def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance, after
         instance: Knows the runs.
         after: Dagster's number of a run: only newer ones are looked at.
     """
-    tagged = _newest_first(instance, dg.RunsFilter(tags={PIPELINE_TAG: steps.name}), after)
+    tagged = _newest_first(instance, dg.RunsFilter(tags=_own_tag(steps)), after)
+    named = _newest_first(instance, dg.RunsFilter(tags={PIPELINE_TAG: steps.name}), after)  # as earlier versions tagged them
     not_begun = _newest_first(instance, dg.RunsFilter(statuses=_MAY_LACK_TAG), after)  # so the assets tell whose they are
     found = (
-        next((one for one in tagged if _is_ours(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
+        next((one for one in tagged if _is_of_epochs(steps, one.dagster_run)), None),
+        next((one for one in named if _is_ours(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
         next((one for one in not_begun if _makes(steps, one.dagster_run) and _is_of_epochs(steps, one.dagster_run)), None),
     )
     return max((one for one in found if one), key=lambda record: record.storage_id, default=None)
@@ -90,14 +92,23 @@ def _is_of_epochs(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
 
 def _makes(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
     """Whether a run was asked for by assets, and some of the pipeline's are among them, or of another one that has such."""
-    others = run.tags.get(PIPELINE_TAG) == steps.name and not _is_ours(steps, run)
+    named = pipeline_tag(steps.name) in run.tags or run.tags.get(PIPELINE_TAG) == steps.name
+    others = named and not _is_ours(steps, run)
     return not others and not steps.asset_keys.isdisjoint(run.asset_selection or ())
 
 
 def _is_ours(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
-    """Whether a run with the pipeline's name is of its root; one that an earlier version has started does not say."""
+    """Whether a run is the pipeline's by its tags, and of its root; one that an earlier version has started does not say that."""
     mine = steps.run_tags
+    if (root := run.tags.get(pipeline_tag(steps.name))) is not None:
+        return root == mine[ROOT_TAG]
     return run.tags.get(PIPELINE_TAG) == steps.name and run.tags.get(ROOT_TAG, mine[ROOT_TAG]) == mine[ROOT_TAG]
+
+
+def _own_tag(steps: PipelineSteps) -> dict[str, str]:
+    """The tag that every run of the pipeline has, also one that is of others too."""
+    name = pipeline_tag(steps.name)
+    return {name: steps.run_tags[name]}
 
 
 def _newest_first(instance: dg.DagsterInstance, wanted: dg.RunsFilter, after: int) -> Iterator[dg.RunRecord]:
@@ -126,7 +137,7 @@ def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg
     Those that an automation condition asks for, or that are launched from the asset graph, have the pipeline's tag from when
     they begin; until then, as in a queue, the assets that they are to make tell.
     """
-    yield from instance.get_run_records(dg.RunsFilter(tags=steps.run_tags, statuses=_GOING_ON), limit=25)
+    yield from instance.get_run_records(dg.RunsFilter(tags=_own_tag(steps), statuses=_GOING_ON), limit=25)
     for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING_ON), limit=_LOOKED_AT):
         if _is_ours(steps, record.dagster_run) or _makes(steps, record.dagster_run):
             yield record

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 InputKind = Literal["source", "lookup"]
 
 PIPELINE_TAG: Final = "dagster_operators/pipeline"
-"""The run tag with the pipeline's name."""
+"""The run tag with the pipeline's name; of a run of several, with that of one of them (:func:`pipeline_tag` tells all)."""
 
 ROOT_TAG: Final = "dagster_operators/root"
 """The run tag with a short name of the pipeline's root: pipelines of other code locations may have the same name."""
@@ -35,6 +35,9 @@ EPOCH_TAG: Final = "dagster_operators/epoch"
 
 TABLE_METADATA: Final = "dagster_operators/table"
 """The entry of an asset's metadata that says which table it is, as ``pipeline.table``, whatever its key."""
+
+_LONGEST_TAG: Final = 63
+"""So many characters a part of a tag's name may have in Dagster."""
 
 _STEPS: Final = frozenset({"begin", "commit"})
 _RESERVED: Final = frozenset(
@@ -49,6 +52,19 @@ def op_name(stage: str) -> str:
     ('clean', 'commit_stage')
     """
     return f"{stage}_stage" if stage in _STEPS or stage in _RESERVED or keyword.iskeyword(stage) else stage
+
+
+def pipeline_tag(pipeline: str) -> str:
+    """The run tag that says that a run is of a pipeline, one for each pipeline that it is of; its value is that of ROOT_TAG.
+
+    >>> pipeline_tag("flights")
+    'dagster_operators/pipeline.flights'
+    """
+    part = f"pipeline.{pipeline}"
+    if len(part) > _LONGEST_TAG:
+        digest = hashlib.sha256(pipeline.encode()).hexdigest()[:16]
+        part = f"{part[: _LONGEST_TAG - 17]}_{digest}"
+    return f"dagster_operators/{part}"
 
 
 def table_uri(pipeline: Pipeline, table: str) -> str:

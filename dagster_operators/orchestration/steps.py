@@ -15,7 +15,7 @@ from dagster_operators.errors import LedgerError, OperatorsError, PipelineError
 from dagster_operators.orchestration.backfills import Backfill, backfill_of, backfill_tag
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember, remember_none
 from dagster_operators.orchestration.failures import as_failures, is_final, is_last_try, terminated
-from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, AssetKeys, op_name, root_name
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, AssetKeys, op_name, pipeline_tag, root_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
@@ -74,7 +74,8 @@ class PipelineSteps:
     @property
     def run_tags(self) -> dict[str, str]:
         """The tags that say of a run whose it is."""
-        return {PIPELINE_TAG: self.name, ROOT_TAG: root_name(self.pipeline)}
+        root = root_name(self.pipeline)
+        return {PIPELINE_TAG: self.name, ROOT_TAG: root, pipeline_tag(self.name): root}
 
     @property
     def asset_keys(self) -> set[dg.AssetKey]:
@@ -153,8 +154,14 @@ class PipelineSteps:
 
     def tag(self, context: dg.OpExecutionContext) -> None:
         """Say that a run is of this pipeline, which sensors look for: one that is launched from the asset graph does not."""
-        if PIPELINE_TAG not in context.run.tags:
-            context.instance.add_run_tags(context.run_id, self.run_tags)
+        if context.run.tags.get(pipeline_tag(self.name)) == root_name(self.pipeline):
+            return
+        run = context.instance.get_run_by_id(context.run_id)  # as it is now: another pipeline's op may have tagged it
+        others = run is not None and PIPELINE_TAG in run.tags
+        told = self.run_tags
+        context.instance.add_run_tags(
+            context.run_id, {name: value for name, value in told.items() if not others or name == pipeline_tag(self.name)}
+        )
 
     def backfill(self, context: dg.OpExecutionContext, epochs: Epochs) -> tuple[Backfill, EpochResult] | None:
         """Compute the time range anew that a run is a backfill of; None for other runs.

@@ -9,6 +9,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import StorageError
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, pipeline_tag
 from dagster_operators.transactions.failpoints import watch
 from tests.orchestration import demo
 
@@ -116,6 +117,9 @@ def test_what_is_downstream_goes_on_when_nothing_is_new(folder: Path, instance: 
     assert len(reading(folder, "b", "demo/tables/clean").history()) == 2
     tags = instance.get_run_by_id(third.run_id).tags  # type: ignore[union-attr]
     assert len({tags[f"dagster_operators/begin_id.{name}"] for name in ("demo", "b", "alone")}) == 3
+    roots = {name: tags[pipeline_tag(name)] for name in ("demo", "b", "alone")}
+    assert len(set(roots.values())) == 3
+    assert tags[ROOT_TAG] == roots[tags[PIPELINE_TAG]], "of one of them"
 
 
 def test_nothing_is_set_for_the_whole_location(tmp_path: Path) -> None:

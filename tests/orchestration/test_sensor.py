@@ -15,7 +15,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import StorageError
 from dagster_operators.orchestration.epoch_of_run import begin_tag
-from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.keys import PIPELINE_TAG, ROOT_TAG, pipeline_tag, root_name
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge, judge_last
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
@@ -328,6 +328,17 @@ def test_a_pipeline_of_another_root_has_runs_of_its_own(folder: Path, instance: 
     instance.add_run(dg.DagsterRun(job_name="x", status=dg.DagsterRunStatus.NOT_STARTED, tags={PIPELINE_TAG: "demo"}))
     for defs in (a, b):
         assert "is not_started" in str(asked_again(defs.resolve_sensor_def("demo_sensor"), instance)), "an earlier version's"
+
+
+@pytest.mark.usefixtures("without_engine")
+@pytest.mark.parametrize("root", ["ours", "another"])
+def test_a_run_of_several_pipelines_holds_up_each(folder: Path, instance: dg.DagsterInstance, root: str) -> None:
+    """As one of the asset graph's: the tag with one name was that of another pipeline, and a second run was started beside it."""
+    ours = root_name(demo.pipeline(folder)) if root == "ours" else "another"
+    tags = {PIPELINE_TAG: "other", ROOT_TAG: "of the other", pipeline_tag("demo"): ours}
+    instance.add_run(dg.DagsterRun(job_name="nightly", status=dg.DagsterRunStatus.NOT_STARTED, tags=tags))
+    told = tick(folder, instance)
+    assert bool(told.run_requests) if root == "another" else "(nightly) is not_started" in told.skip_message
 
 
 def a_run(folder: Path, instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> str:

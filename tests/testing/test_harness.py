@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import pyarrow as pa
@@ -138,11 +139,69 @@ def test_timers_fire_in_order_and_once_also_those_that_timers_set_or_that_come_t
         assert [row["second"] for row in told] == [1, 2, 2]
         assert as_set(told) == {("a", 1), ("a", 2), ("b", 2)}
         assert alarm.run_epoch([at(0, "late")], watermark=4 * SECOND) == [
-            {"k": "late", "second": 2}, {"k": "a", "second": 3}, {"k": "a", "second": 4},
+            {"k": "late", "second": 0}, {"k": "a", "second": 3}, {"k": "a", "second": 4},
         ]  # fmt: skip
         alarm.rescale(1)
         assert alarm.run_epoch([], watermark=4 * SECOND) == []
         assert [row["second"] for row in alarm.run_epoch([], watermark=6 * SECOND)] == [5, 6]
+
+
+class AtTimes(do.ArrowOperator):
+    """Has itself called at one time, from a hook, and tells when it was."""
+
+    def __init__(self, time, hook="process_batch"):
+        self.time, self.hook = time, hook
+
+    def output_schema(self, rows):
+        return "k string, time long"
+
+    def process_batch(self, batch, ctx, out):
+        if self.hook == "process_batch":
+            ctx.timers.set(self.time, batch)
+
+    def handle_watermark(self, watermark, ctx, out):
+        if self.hook == "handle_watermark" and ctx.epoch == 2:
+            ctx.timers.set(self.time, pa.table({"k": ["w"]}))
+        return watermark
+
+    def handle_timer(self, time, keys, ctx, out):
+        out.collect(pa.table({"k": keys["k"], "time": [time] * keys.num_rows}))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        1_000_000,
+        datetime(1970, 1, 1, 0, 0, 1),  # noqa: DTZ001 - one without a time zone counts as UTC
+        datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        pa.array([datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)], pa.timestamp("s", "UTC")),
+        pa.array([1_000_000]),
+    ],
+)
+@pytest.mark.parametrize("begin", [0, 5])
+def test_a_timer_comes_with_the_time_that_was_set_also_if_it_has_passed(time, begin):
+    with OperatorHarness(AtTimes(time), "k string, t timestamp", keys=["k"]) as harness:
+        harness.run_epoch([], watermark=begin * SECOND)
+        assert harness.run_epoch([at(7)], watermark=8 * SECOND) == [{"k": "a", "time": SECOND}]
+        assert harness.run_epoch([], watermark=9 * SECOND) == []
+
+
+def test_a_timer_for_a_passed_time_that_handle_watermark_sets():
+    with OperatorHarness(AtTimes(SECOND, "handle_watermark"), "k string, t timestamp", keys=["k"]) as harness:
+        harness.run_epoch([], watermark=5 * SECOND)
+        assert harness.run_epoch([], watermark=8 * SECOND) == [{"k": "w", "time": SECOND}]
+
+
+@pytest.mark.parametrize(
+    ("time", "problem"),
+    [("2024-01-01", "'2024-01-01' is no time for a timer"), (1.5, "1.5 is no time"), (pa.array([None], pa.int64()), "is null")],
+)
+def test_what_is_no_time_for_a_timer_is_refused(time, problem):
+    with (
+        OperatorHarness(AtTimes(time), "k string, t timestamp", keys=["k"]) as harness,
+        pytest.raises(PipelineError, match=problem),
+    ):
+        harness.run_epoch([at(7)], watermark=8 * SECOND)
 
 
 class Highest(OperatorHandler):

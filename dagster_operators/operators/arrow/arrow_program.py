@@ -63,6 +63,9 @@ class ArrowProgram:
         for moment, keys in self._context.stored_timers.due(watermark):
             self._call("handle_timer", moment, keys, self._context, self._out)
         answer = self._call("handle_watermark", watermark, self._context, self._out)
+        for moment, keys in self._context.stored_timers.due(watermark):  # those that it set
+            self._call("handle_timer", moment, keys, self._context, self._out)
+        self._context.stored_timers.all_called()
         if answer is not None:
             self._held = max(self._held, min(int(answer), watermark))
         return dict.fromkeys(self._ctx.ports, Frontier.from_watermark(self._held))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -44,13 +45,20 @@ class Collector(Protocol):
 class Timers(Protocol):
     """Wakes an operator up when the watermark has passed a time."""
 
-    def set(self, time: int | pa.Array, keys: Rows | None = ...) -> None:
-        """Have ``handle_timer`` called once the watermark reaches the time; a time that has passed counts as now.
+    def set(self, time: int | datetime | pa.Array, keys: Rows | None = ...) -> None:
+        """Have ``handle_timer`` called, with this time, once the watermark reaches it; in this epoch if it has passed.
+
+        One for a passed time that is set when the timers of the epoch were called, in ``handle_checkpoint``, ``on_close`` or the
+        last tick, comes with the next epoch, and with the watermark as its time.
 
         Args:
-            time: Microseconds since 1970, or an array of them (integers or timestamps), one for each key.
-            keys: The keys to be called with, as rows that have the key columns; None without keys. The same key and time set
-                twice is one timer.
+            time: Microseconds since 1970, a datetime (UTC without a time zone), or an array of them (integers or timestamps),
+                one for each key.
+            keys: The keys to be called with, as rows that have the key columns: these alone are kept, and what else is to be
+                known then belongs into state. None without keys. The same key and time set twice is one timer.
+
+        Raises:
+            PipelineError: The input has no event time, so that the time would never come; or the time is none.
         """
 
 

@@ -183,6 +183,14 @@ def test_timers_fire_when_the_watermark_has_passed_even_without_rows(sail, tmp_p
     assert sorted(row.due.second for row in pipeline.read("reminders").collect()) == [0, 1, 2, 3, 4]
 
 
+def test_a_timer_on_a_stream_without_event_time_is_refused(sail, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource(BATCHES, schema="k string, v long, t timestamp"))
+    rows.key_by("k").apply(Reminder()).to_table("reminders")
+    with pytest.raises(PipelineError, match=r"sets a timer, and its input has no event time.*event_time="):
+        pipeline.run_epoch()
+
+
 def test_on_apache_spark_subtasks_without_rows_run_too(spark, tmp_path):
     """The first epoch's rows go to some of the subtasks, and later no row is left of any partition."""
     pipeline, rows = source(tmp_path, engine=EMBEDDED, parallelism=7)

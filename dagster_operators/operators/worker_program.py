@@ -7,7 +7,7 @@ a program of one of them (``operators/arrow/arrow_program.py``), and ``runtime/w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
@@ -133,6 +133,25 @@ def add_figures(found: dict[str, float], figures: Mapping[str, float], prefix: s
         found[full] = min(value, found.get(full, value)) if name == DUE else found.get(full, 0.0) + value
 
 
+@dataclass
+class Ending:
+    """What ends with an epoch, beside what the frontiers say.
+
+    Attributes:
+        last: The last event time that there was at each input, as far as it is known; no time, if that is not known.
+        stops: Whether the pipeline is stopped with this epoch; it may be run again.
+        ended: The inputs, by their places, of which nothing more comes until then.
+    """
+
+    last: Sequence[int] = ()
+    stops: bool = False
+    ended: Collection[int] = ()
+
+    def become(self, other: Ending) -> None:
+        """Take over what another one says."""
+        self.last, self.stops, self.ended = other.last, other.stops, other.ended
+
+
 @dataclass(frozen=True)
 class ProgramContext:
     """Where a program runs, and what it may use from ``open`` to ``on_end``.
@@ -151,6 +170,7 @@ class ProgramContext:
         report: What it has to tell of the epoch.
         shared: What the programs of one logical operator share in this subtask; an isolated program has it alone.
         watermarks: That of each origin of its inputs: as the epoch began, and from ``on_frontier`` on the new ones.
+        ending: What ends with the epoch, from ``on_frontier`` on; of a program with numbered rows in this process.
     """
 
     operator: str
@@ -166,6 +186,7 @@ class ProgramContext:
     report: Report
     shared: MutableMapping[str, Any] = field(default_factory=dict)
     watermarks: MutableMapping[str, int] = field(default_factory=dict)
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def where(self) -> dict[str, Any]:
@@ -194,11 +215,13 @@ class OriginTimes:
         begin: As the epoch begins.
         end: As it ends.
         goes_on: Whether a source without an event time, whose time tells nothing, may have rows in a later epoch.
+        ending: What ends with the epoch.
     """
 
     begin: Mapping[str, int] = field(default_factory=dict)
     end: Mapping[str, int] = field(default_factory=dict)
     goes_on: bool = False
+    ending: Ending = field(default_factory=Ending)
 
 
 class WorkerProgram(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from dagster_operators.connectors.connector import Parts
 from dagster_operators.graph.dataflow import Dataflow
@@ -10,6 +11,9 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.time.watermark import MIN_WATERMARK
+
+LAST: Final = "last"
+"""Beside the watermarks of a source's parts: the last event time of a source with an end. No part is called that."""
 
 
 class Frontiers:

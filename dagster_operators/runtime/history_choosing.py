@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
@@ -13,14 +14,17 @@ from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
+from dagster_operators.runtime.event_time import LAST
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.storage.location import SAME_FILE
-from dagster_operators.time.watermark import MIN_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import Slices
 from dagster_operators.transactions.view import LedgerView
+
+_LAST: Final = f".{LAST}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class History:
     Attributes:
         epoch: The last of these epochs.
         pieces: Per source, with the epoch: those that lead to where it stands.
-        watermarks: Of the sources at the end of the last epoch.
+        watermarks: Of the sources at the end of the last epoch, with the last event times of those that had ended.
         earlier: The same at the end of each epoch, of the sources that have the same event time now.
         newest: Per source the last epoch that read something of it, whether it is among the pieces or not.
         left_out: Per source the last epoch that read something of it and is left out.
@@ -77,7 +81,7 @@ class History:
             }
             for complete in run.history()
         }
-        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known, newest, left)
+        return cls(last.epoch, pieces, _of_sources(watermarks, sources), known, newest, left)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -86,6 +90,10 @@ class History:
             return pieces
         ends = [part.end for _, part in pieces]
         return pieces[ends.index(position) + 1 :] if position in ends else None
+
+
+def _of_sources(watermarks: Mapping[str, int], sources: Sequence[str]) -> dict[str, int]:
+    return {name: mark for name, mark in watermarks.items() if name.removesuffix(_LAST) in sources}
 
 
 def _leading_to(
@@ -275,6 +283,11 @@ class HistoryChoosing:
             if known and None not in known:
                 timed.add(name)
                 marks = {name: known[-1] or MIN_WATERMARK, **marks}
+        marks |= {
+            key: mark
+            for key, mark in self.history.watermarks.items()
+            if key.endswith(_LAST) and marks.get(key.removesuffix(_LAST)) == MAX_WATERMARK
+        }
         return Slices({**offsets, **self.lookups}, watermarks=marks, timed=frozenset(timed))
 
     def _marks(self) -> dict[str, int]:

@@ -23,7 +23,7 @@ from dagster_operators.operators.batch_operator import PortSchemas, key_types, n
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_program import FrontierProgram
 from dagster_operators.operators.frontier.scope_program import ScopeProgram
-from dagster_operators.operators.worker_program import OriginTimes, Report, WorkerProgram, add_figures
+from dagster_operators.operators.worker_program import Ending, OriginTimes, Report, WorkerProgram, add_figures
 from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
@@ -55,6 +55,7 @@ class HarnessSnapshot:
         watermarks: That of each input; by default they are all at ``watermark``.
         held_at: What was held at each output, of a frontier operator.
         ends: The frontier of each input, whose times are no event times.
+        last: The last event time that there was at each input, as far as the operator is told of it.
     """
 
     epoch: int
@@ -64,6 +65,7 @@ class HarnessSnapshot:
     watermarks: Sequence[int] = ()
     held_at: Mapping[str, Frontier] = field(default_factory=dict)
     ends: Sequence[Frontier] = ()
+    last: Sequence[int] = ()
 
 
 class OperatorHarness:
@@ -155,6 +157,7 @@ class OperatorHarness:
         [{'v': 1}]
         """
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
+        self._note_last(table, index)
         table = self._numbered(table, index) if self._driven.physical.is_numbered else table
         if order := self._driven.physical.ordered_by:
             table = table.sort_by([(column, "ascending", "at_start") for column in order])
@@ -197,6 +200,7 @@ class OperatorHarness:
                     operator=self._driven.name, remedy="move it to the same time or a later one",
                 )  # fmt: skip
             self._watermarks[number] = max(self._watermarks[number], to)
+            self._last[number] = max(self._last[number], to if to < MAX_WATERMARK else MIN_WATERMARK)
 
     def _move(self, times: Times, end: Any, numbers: Iterable[int]) -> None:
         """The same for times that are no event times."""
@@ -253,7 +257,7 @@ class OperatorHarness:
             self.move(watermark)
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish(end, self._origins())[self._driven.name]
+            reports[number] = subtask.finish(end, self._origins(), Ending(self._last))[self._driven.name]
             subtask.close()
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
@@ -421,7 +425,8 @@ class OperatorHarness:
         """
         states = [store.export() for store in self._stores]
         marks = tuple(self._watermarks)
-        return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, marks, self._held_at, tuple(self._ends))
+        ends, last = tuple(self._ends), tuple(self._last)
+        return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, marks, self._held_at, ends, last)
 
     def restore(self, snapshot: HarnessSnapshot, *, parallelism: int | None = None) -> None:
         """Go on from a snapshot, with another number of subtasks if one is given.
@@ -469,6 +474,7 @@ class OperatorHarness:
         self._watermarks = list(snapshot.watermarks) or [snapshot.watermark] * len(self.inputs)
         least = [] if self._times is None else [Frontier([self._times.least])] * len(self.inputs)
         self._ends = list(snapshot.ends) or least
+        self._last = list(snapshot.last) or [MIN_WATERMARK] * len(self.inputs)
         self.held, self._held_at = snapshot.held, dict(snapshot.held_at)
         self._stores = [self._store(number, snapshot) for number in range(self.parallelism)]
         self._begin(snapshot.epoch + 1)
@@ -525,6 +531,13 @@ class OperatorHarness:
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)
+
+    def _note_last(self, table: pa.Table, index: int) -> None:
+        """Note the last event time that there was, for an operator that is told of it."""
+        for column in self._driven.physical.ordered_by if self._driven.physical.is_numbered else ():
+            if pa.types.is_timestamp(table.schema.field(column).type) or pa.types.is_int64(table.schema.field(column).type):
+                times = table.column(column).cast(pa.int64()).drop_null().to_pylist()
+                self._last[index] = max([self._last[index], *times])
 
     def _numbered(self, table: pa.Table, index: int) -> pa.Table:
         """The rows with their places, each input being an origin."""

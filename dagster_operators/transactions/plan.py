@@ -125,6 +125,8 @@ class Slices:
         idle: Sources from which nothing is to be expected for now: their watermark goes along with the others'.
         watermarks: How far the watermarks of sources are at the end of the epoch at least, whatever was read.
         timed: Sources whose event times were looked at when they were read before: nobody looks at them again.
+        stops: Whether the pipeline is stopped with this epoch, which reads nothing: event operators are told.
+        ended: Sources of which nothing more comes until the pipeline is run again.
     """
 
     offsets: Mapping[str, SourceSlice] = field(default_factory=dict)
@@ -132,6 +134,8 @@ class Slices:
     idle: frozenset[str] = frozenset()
     watermarks: Mapping[str, int] = added(2, {})
     timed: frozenset[str] = added(2, frozenset())
+    stops: bool = added(2, default=False)
+    ended: frozenset[str] = added(2, frozenset())
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class EventProgram:
         ]
         with located(**self._ctx.where):
             for key in dict.fromkeys([*self._runs, *waiting]):
-                self._run(key).pass_time(marks)
+                self._run(key).pass_time(marks, self._ctx.ending.last)
         return {}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so

@@ -84,13 +84,20 @@ class EventRun:
         for address, message in messages:
             self.loop.deliver(address, message)
 
-    def pass_time(self, marks: Sequence[int]) -> None:
-        """Timers tick up to the watermarks of the sources; what is read to its end is closed."""
+    def pass_time(self, marks: Sequence[int], last: Sequence[int] = ()) -> None:
+        """Timers tick up to the watermarks of the sources; what is read to its end is closed.
+
+        Args:
+            marks: The watermarks.
+            last: The last event times of sources that end: time goes on to these, of each key, however epochs are cut.
+        """
         loop = self.loop
         if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
             loop.advance(min(marks))
         ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
         if len(ended) == len(marks):
+            if max(last, default=MIN_WATERMARK) > MIN_WATERMARK:
+                loop.advance(max(last))
             loop.drain()
         loop.close(address for source in ended for address, _ in source.addresses())
         if len(ended) == len(marks):

@@ -18,9 +18,9 @@ from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_tas
 from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
-from dagster_operators.operators.worker_program import OriginTimes
+from dagster_operators.operators.worker_program import Ending, OriginTimes
 from dagster_operators.planner.stages import Stage
-from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in, time_of_parts
+from dagster_operators.runtime.event_time import LAST, Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.stages.numbered_rows import NumberedRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -83,6 +83,7 @@ class StageInputs:
         begin = work.attempt.begin
         self._begin = Frontiers(work.dataflow, at_beginning(begin.watermarks), held_in(begin.held))
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
+        self._last = Frontiers(work.dataflow, self._last_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
         self.to_parse: dict[str, DataFrame] = {}
         self._read_from: set[str] = set()
@@ -273,9 +274,20 @@ class StageInputs:
         is_numbered = isinstance(physical, BatchOperator) and physical.is_numbered
         origins = tuple(dict.fromkeys(read)) if is_numbered else origins_of(dataflow, *read)
         begin, end = ({str(one): at.watermark(one) for one in origins} for at in (self._begin, self._end))
-        return OriginTimes(
-            begin, end, goes_on=any(map(self._goes_on, {each for one in read for each in dataflow.leading_to(one)}))
-        )
+        before = {one: set(dataflow.leading_to(one)) for one in origins}
+        ending = self._ending(read) if is_numbered else Ending()
+        return OriginTimes(begin, end, any(map(self._goes_on, {each for some in before.values() for each in some})), ending)
+
+    def _ending(self, read: Sequence[StreamRef]) -> Ending:
+        """What ends with the epoch, for an operator that reads some streams."""
+        slices = self._work.attempt.begin.slices
+        ended = [place for place, one in enumerate(read) if self._sources_before(one) <= slices.ended]
+        return Ending(tuple(map(self._last.watermark, read)), slices.stops, ended if slices.stops else ())
+
+    def _sources_before(self, stream: StreamRef) -> set[str]:
+        """The sources that a stream is made of."""
+        dataflow = self._work.dataflow
+        return {one.operator for one in dataflow.leading_to(stream) if isinstance(dataflow.nodes[one.operator].operator, Source)}
 
     def _goes_on(self, stream: StreamRef) -> bool:
         """Whether a stream is that of a source without an event time that may have rows in a later epoch."""
@@ -322,6 +334,25 @@ class StageInputs:
             self._ends[source] = self._advanced(source, largest, figures)
         return self._ends[source]
 
+    def _last_of_source(self, source: str) -> int:
+        """The last event time of a source that is finished; of another one its watermark."""
+        key, begin = f"{source}.{LAST}", self._work.attempt.begin
+        end = self._end_of_source(source)
+        if end != MAX_WATERMARK:
+            return end
+        told = [manifest.watermarks[key] for manifest in self._work.attempt.upstream.values() if key in manifest.watermarks]
+        return told[0] if told else self._part_ends.get(source, {}).get(LAST, begin.watermarks.get(key, MIN_WATERMARK))
+
+    def _note_last(self, source: str, lateness: int, largest: int | None) -> None:
+        """Note the last event time that there was of a source with an end: at that its watermark tells it no more."""
+        record, key = self._work.attempt.begin, f"{source}.{LAST}"
+        marks = [record.watermarks.get(source, MIN_WATERMARK), record.slices.watermarks.get(source, MIN_WATERMARK)]
+        seen = [mark + lateness for mark in marks if MIN_WATERMARK < mark < MAX_WATERMARK]
+        known = [marks[key] for marks in (record.watermarks, record.slices.watermarks) if key in marks]
+        found = max([*seen, *known, *([] if largest is None else [largest])], default=MIN_WATERMARK)
+        if found > MIN_WATERMARK:
+            self._part_ends.setdefault(source, {})[LAST] = found
+
     def _parts(self, source: str) -> Parts:
         """The parts of a source that have times of their own; none where it has one time."""
         connector, piece = self._work.connector(source), self._work.attempt.begin.slices.offsets.get(source)
@@ -336,12 +367,16 @@ class StageInputs:
             for part in sorted({*parts.read, *parts.holding, *parts.idle})
         }
         moved = {*parts.read, *parts.holding}  # the others keep what they have, if anything
-        self._part_ends[source] = {part: end for part, end in ends.items() if end != MIN_WATERMARK and part in moved}
+        told = {part: end for part, end in ends.items() if end != MIN_WATERMARK and part in moved}
+        self._part_ends[source] = self._part_ends.get(source, {}) | told
         return time_of_parts(parts, ends, begin) if ends else None
 
     def _advanced(self, source: str, largest: int | None, figures: Mapping[str, Any] = _NO_FIGURES) -> int:
         record, operator = self._work.attempt.begin, self._work.dataflow.nodes[source].operator
-        if source in record.slices.finished:
+        is_finished = source in record.slices.finished
+        if isinstance(operator, Source) and (operator.finished or is_finished):
+            self._note_last(source, operator.lateness, largest)
+        if is_finished:
             return MAX_WATERMARK
         said = record.slices.watermarks.get(source, MIN_WATERMARK)
         if source in record.slices.idle and largest is None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from dagster_operators.errors import EndlessLoopError, PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.worker_program import (
+    Ending,
     OriginTimes,
     ProgramContext,
     Report,
@@ -128,10 +129,16 @@ class Subtask:
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
 
-    def finish(self, frontiers: Mapping[Target, Frontier], watermarks: Mapping[str, int] | None = None) -> Mapping[str, Report]:
+    def finish(
+        self,
+        frontiers: Mapping[Target, Frontier],
+        watermarks: Mapping[str, int] | None = None,
+        ending: Ending | None = None,
+    ) -> Mapping[str, Report]:
         """Let time pass to the end of the epoch and end everything; the state can be written afterwards."""
         for running in self._running.values():
             running.watermarks = watermarks or running.watermarks
+            running.ending = ending or running.ending
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
             for name in group:
@@ -204,6 +211,7 @@ class _Running:
         self.report = Report({port: moved(None, held, member.begin) for port, held in member.held.items()})
         self.has_new_rows = False
         self.watermarks = member.origins.end
+        self.ending = member.origins.ending
         self._member = member
         self._ports = tuple(member.ports)
         self._readers = {port: graph.readers(member.name, port) for port in member.ports}
@@ -244,6 +252,7 @@ class _Running:
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
         self._context.watermarks.update(self.watermarks)
+        self._context.ending.become(self.ending)
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
         before, self.report.held = self.report.frontiers, {port_name(port, self._context): times for port, times in held.items()}
         passed = getattr(self._member.program, "passed", None)

@@ -90,6 +90,41 @@ def test_killed_and_run_again_it_sends_the_same_messages_in_the_same_order(sail,
     assert messages(again) == wanted
 
 
+TICKING = """
+nodes:
+  - id: rows
+    source: rows
+    outputs: {n: v}
+  - id: last
+    operator: {python: last.py, inputs: {n: rows/n, tick: dora/timer/secs/2}, outputs: [told], output_types: {told: string},
+      partition_by: v}
+"""
+
+
+def ticking(folder, batches):
+    folder.mkdir()
+    (folder / "last.py").write_text(LAST)
+    (folder / "dataflow.yml").write_text(TICKING)
+    sources = do.Sources()
+    source = do.MemorySource(batches, schema="t timestamp, v long")
+    sources.add("rows", source, event_time="t", lateness="4 s", finished=True)
+    pipeline = do.Pipeline.from_yaml(folder / "dataflow.yml", root=str(folder / "root"), sources=sources, engine=SAIL)
+    pipeline.run_until_caught_up()
+    return pipeline
+
+
+def test_a_finished_source_ends_all_keys_at_its_last_event_whatever_an_epoch_reads(sail, tmp_path):
+    found = []
+    for name, batches in (("each", BATCHES), ("all", [[row for batch in BATCHES for row in batch]]), ("empty", [*BATCHES, []])):
+        pipeline = ticking(tmp_path / name, batches)
+        found.append([(row.key, row.time, row.seq, row.value) for row in pipeline.read("last/told").collect()])
+    assert found[0] == found[1] == found[2]
+    times = {key: max(time for of, time, *_ in found[0] if of == key) for key in range(3)}
+    assert len(set(times.values())) == 1, "all end with the last event, and not with their own"
+    pipeline.rebuild()
+    assert [(row.key, row.time, row.seq, row.value) for row in pipeline.read("last/told").collect()] == found[0]
+
+
 def test_under_dagster_each_output_is_an_asset(tmp_path):
     definitions = do.build_definitions(build(tmp_path / "a"), schedule="* * * * *", sensor=True)
     graph = definitions.resolve_asset_graph()

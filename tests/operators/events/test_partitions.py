@@ -91,6 +91,25 @@ def test_one_key_stops_and_the_others_go_on_until_the_end():
     assert texts(driven) == {"a": ["1 INPUT v [-1]"], "b": ["1 INPUT v [1]", *end]}
 
 
+EVENTS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.booleans()), min_size=1, max_size=8)
+
+
+@fresh_examples(25)
+@given(EVENTS, st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
+def test_what_keys_are_told_until_the_data_ends_does_not_depend_on_where_epochs_are_cut(events, lateness, parallelism, interval):
+    """Each event says whether an epoch ends behind it; the last epoch is the one in which the source is finished."""
+    found = []
+    for is_cut in (False, True):
+        driven = harness(logging(("v", "rows/v"), ("tick", f"dora/timer/secs/{interval}")), parallelism)
+        for number, (time, key, ends) in enumerate(sorted(events)):
+            driven.process([{"t": time * SECOND, "k": key, "v": number}])
+            if is_cut and ends:
+                driven.end_epoch((time - lateness) * SECOND)
+        driven.finish()
+        found.append([(row["key"], row["time"], row["seq"], row["value"]) for row in driven.rows("log/log")])
+    assert sorted(found[0]) == sorted(found[1])
+
+
 def test_one_that_begins_anew_does_so_for_keys_without_an_event_too():
     rows = [{"t": 0, "k": key, "v": 1} for key in "ab"]
     driven = harness(logging(("v", "rows/v")))

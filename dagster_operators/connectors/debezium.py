@@ -62,14 +62,16 @@ class Entry:
     """What an event does to the row of one key.
 
     Attributes:
-        operation: insert, upsert, update or delete.
+        operation: insert, upsert, update or delete; truncate for all rows that there are.
         values: The row's values as text, in the order of the columns.
         order: What the event says of its place among the others, where that is asked.
+        unsent: The columns whose values the event leaves out, since they are what they were.
     """
 
     operation: str
     values: tuple[str | None, ...]
     order: int | None = None
+    unsent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ class UnreadableEventError(ValueError):
     """An event that cannot be read; the message says why."""
 
 
-def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str], order_by: Sequence[str] = ()) -> Iterator[Entry]:
+def entries_of(
+    line: str, columns: Mapping[str, str], keys: Sequence[str], order_by: Sequence[str] = (), *, in_order: bool = False
+) -> Iterator[Entry]:
     """What one event does, key by key: nothing, one thing, or two where it gives a row another key.
 
     Args:
@@ -93,6 +97,7 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str], order
         columns: The row's columns with their Spark types.
         keys: The key columns.
         order_by: The path to a whole number in the event that tells its place, if one is asked for.
+        in_order: Whether events come one after the other, so that an update may leave out a value that did not change.
 
     Raises:
         UnreadableEventError: It is no event, or one that cannot be applied.
@@ -107,8 +112,12 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str], order
     if operation == "m":  # a message of the database's log, or a tombstone
         return
     _check_declared(event, columns, kinds)
+    if operation == "t" and not (in_order or order_by):
+        raise UnreadableEventError("a truncation, which names no rows: begin anew with a snapshot of the table")
     order = _order(event, order_by) if order_by else None
     for entry in _entries(event, operation, columns, keys, kinds):
+        if not in_order and entry.unsent:
+            raise _unsent(entry.unsent[0])
         yield replace(entry, order=order) if order_by else entry
 
 
@@ -116,17 +125,19 @@ def _entries(
     event: Mapping[str, Any], operation: str, columns: Mapping[str, str], keys: Sequence[str], kinds: Mapping[str, _Kind]
 ) -> Iterator[Entry]:
     if operation in _OPERATIONS:
-        after = _row(event, "after", keys)
-        _check_sent(after, columns)
         before: Any = event.get("before") if operation == "u" else None
+        after, unsent = _sent(_row(event, "after", keys), before if isinstance(before, dict) else {}, columns)
         moved = isinstance(before, dict) and all(key in before for key in keys) and _key(before, keys) != _key(after, keys)
+        for name in unsent:
+            if name in keys or moved or operation == "c":  # there is no row of that key to take it from
+                raise _unsent(name)
         if moved:
             yield _entry("delete", {key: before[key] for key in keys}, columns, kinds)
-        yield _entry("insert" if moved else _OPERATIONS[operation], after, columns, kinds)
+        yield replace(_entry("insert" if moved else _OPERATIONS[operation], after, columns, kinds), unsent=unsent)
     elif operation == "d":
         yield _entry("delete", _row(event, "before", keys), columns, kinds)
     elif operation == "t":
-        raise UnreadableEventError("a truncation, which names no rows: begin anew with a snapshot of the table")
+        yield Entry("truncate", (None,) * len(columns))
     else:
         raise UnreadableEventError(f"op is {operation!r}, not one of c, r, u, d")
 
@@ -192,14 +203,25 @@ def _row(event: Mapping[str, Any], side: str, keys: Sequence[str]) -> dict[str, 
     return row
 
 
-def _check_sent(row: Mapping[str, Any], columns: Mapping[str, str]) -> None:
-    """Refuse a declared column whose value was not sent; of others nobody reads it."""
+def _sent(
+    after: Mapping[str, Any], before: Mapping[str, Any], columns: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The row with the values that were not sent, as far as the row before has them, and the declared columns that it lacks."""
+    row, unsent = dict(after), []
     for name in columns:
         if row.get(name) in _UNAVAILABLE_FORMS:
-            raise UnreadableEventError(
-                f"the value of column {name} was not sent; REPLICA IDENTITY FULL has PostgreSQL send it; or leave the column "
-                "out of the schema"
-            )
+            row[name] = before.get(name)
+            if name not in before or row[name] in _UNAVAILABLE_FORMS:
+                row[name] = None
+                unsent.append(name)
+    return row, tuple(unsent)
+
+
+def _unsent(name: str) -> UnreadableEventError:
+    return UnreadableEventError(
+        f"the value of column {name} was not sent; REPLICA IDENTITY FULL has PostgreSQL send it; or leave the column "
+        "out of the schema"
+    )
 
 
 def _key(row: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:

@@ -21,7 +21,7 @@ from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.changes import OPERATION, PLACE
+from dagster_operators.graph.changes import OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.storage.location import FileLocation, SourceFile
@@ -141,7 +141,7 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     hidden = Schema.from_ddl(ENTRY_COLUMNS).names
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
     _refuse_bytes_within(session, types)
-    events = _Events({name: str(kind) for name, kind in types.items()}, tuple(keys or ()), _path(order_by))
+    events = _Events({name: str(kind) for name, kind in types.items()}, tuple(keys or ()), _path(order_by), in_order=not order_by)
     cut = functools.partial(_cut_files, location, events)
     listed = session.createDataFrame(
         [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
@@ -249,17 +249,19 @@ class _Events:
         columns: The columns of the row, with their types.
         keys: Those of its key.
         order_by: The path to what says an event's place; empty for the place at which it is.
+        in_order: Whether events come in the order of their places.
     """
 
     columns: Mapping[str, str]
     keys: Sequence[str]
     order_by: tuple[str, ...] = ()
+    in_order: bool = False
 
     def cut(self, raw: str, place: int, path: str | None) -> Iterator[tuple[Any, ...]]:
         """What an event does, all of it or nothing; a row of texts for each thing."""
         places = [list(self.columns).index(key) for key in self.keys]
         try:
-            entries = list(entries_of(raw, self.columns, self.keys, self.order_by))
+            entries = list(entries_of(raw, self.columns, self.keys, self.order_by, in_order=self.in_order))
             if self.order_by and entries:
                 place = 2 * _order_within_bounds(entries[0].order)
         except UnreadableEventError as error:
@@ -268,7 +270,10 @@ class _Events:
         moved = len(entries) > 1  # the old row, taken away, has nothing but its key
         old = [entries[0].values[one] if moved else None for one in places]
         for part, entry in enumerate(entries):
-            yield (*entries[-1].values, *old, entry.operation, place + part, raw, path, None, part if moved else None)
+            told = [entry.operation, *map(told_column, entry.unsent)]
+            if entry.operation == TRUNCATE and (path or "").endswith(OF_SEVERAL):
+                told.append(OF_SEVERAL)
+            yield (*entries[-1].values, *old, " ".join(told), place + part, raw, path, None, part if moved else None)
 
     def corrupt(self, raw: str, place: int, path: str | None, reason: str) -> tuple[Any, ...]:
         """An event that cannot be read."""

@@ -39,6 +39,7 @@ from dagster_operators.connectors.spool import tidy
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import PipelineError, SourceError
+from dagster_operators.graph.changes import OF_SEVERAL
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.time.watermark import parse_duration, require_unit
@@ -227,7 +228,7 @@ class KafkaSource(Connector):
             first = first_offsets(known, found, self.topic, lambda: self._begin(topic, list(found.bounds)))
             end = end_offsets(first, found, self.max_records)
             ranges = {number: (first[number], end[number]) for number in first if first[number] < end[number]}
-            name, rows = self._spool(root, topic, ranges)
+            name, rows = self._spool(root, topic, ranges, several=len(found.bounds) > 1)
         offsets: dict[str, JSON] = {str(number): offset for number, offset in sorted(end.items())}
         heard = self._heard(known, first, end, found.bounds)
         if offsets == known.get("offsets"):
@@ -277,10 +278,11 @@ class KafkaSource(Connector):
         idle = tuple(number for number in end["offsets"] if number not in end["heard"])
         return Parts(read if piece.items is not None else (), tuple(end["heard"]), idle)
 
-    def _spool(self, root: Root, topic: KafkaTopic, ranges: Mapping[int, tuple[int, int]]) -> tuple[str, int]:
+    def _spool(self, root: Root, topic: KafkaTopic, ranges: Mapping[int, tuple[int, int]], *, several: bool) -> tuple[str, int]:
         """The name of a new file with the records, and how many rows it has; there is none without any."""
         raw = self.format == "raw"
-        name = f"{uuid.uuid4().hex}.{'parquet' if raw else 'json'}"
+        suffix = ".parquet" if raw else OF_SEVERAL if several else ".json"
+        name = f"{uuid.uuid4().hex}{suffix}"
         path = root.path(self._folder, name)
         with root.guard(self._folder, "a source's rows cannot be stored"):
             file: RecordFile = ParquetRecords(root.files, path) if raw else JsonLines(

@@ -18,7 +18,10 @@ DELETED: Final = "__deleted"
 """On an updating stream: whether the row of this key is to leave the table. Streams without such rows may lack the column."""
 
 OPERATION: Final = "__operation"
-"""Of rows that a source tells operations by: what is done to the row of its key, insert, upsert, update or delete."""
+"""Of rows that a source tells operations by: what is done to the row of its key, insert, upsert, update or delete.
+
+Behind a blank each the columns are told whose values are what they were, by :func:`told_column`.
+"""
 
 PLACE: Final = "__place"
 """Of such rows: their order within an epoch, a whole number."""
@@ -90,6 +93,22 @@ class Changes:
         if self.kind is ChangeKind.UPSERT:
             return f"updating, one row per {', '.join(self.keys)}" if self.keys else "updating, one row in all"
         return "append" if self.kind is ChangeKind.APPEND else "retracting, each row an addition or a removal"
+
+
+TRUNCATE: Final = "truncate"
+"""In :data:`OPERATION`: all rows there are go."""
+
+OF_SEVERAL: Final = ".parts.json"
+"""How the name of a file of events ends that are of several parts, between which there is no order; told behind a truncation."""
+
+
+def told_column(name: str) -> str:
+    """A column's name without blanks.
+
+    >>> told_column("a b")
+    '612062'
+    """
+    return name.encode().hex()
 
 
 MARKS: Final[Mapping[ChangeKind, tuple[str, ...]]] = {

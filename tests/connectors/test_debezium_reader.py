@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import BadInputError, PipelineError
 from tests.engines import ENGINES, SAIL
 
 SCHEMA = "id long, v string, n decimal(10,2)"
 Event = dict[str, Any]
 
 
-def pipeline_over(folder: Path, engine: Any = SAIL, schema: str = SCHEMA, **settings: Any) -> do.Pipeline:
-    pipeline = do.Pipeline("p", root=str(folder / "root"), engine=engine)
+def pipeline_over(folder: Path, engine: Any = SAIL, schema: str = SCHEMA, root: str = "root", **settings: Any) -> do.Pipeline:
+    pipeline = do.Pipeline("p", root=str(folder / root), engine=engine)
     source = do.FileSource(f"{folder}/in", format="debezium-json", schema=schema, key="id", **settings)
     rows = pipeline.source("rows", source)
     rows.latest("id").to_table("current")
@@ -27,7 +27,7 @@ def pipeline_over(folder: Path, engine: Any = SAIL, schema: str = SCHEMA, **sett
 
 
 def arrive(folder: Path, number: int, events: list[Event]) -> None:
-    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in").mkdir(parents=True, exist_ok=True)
     (folder / "in" / f"{number:03}.json").write_text("".join(f"{json.dumps(event)}\n" for event in events))
 
 
@@ -138,3 +138,162 @@ def test_the_order_of_events_on_spark(tmp_path: Path) -> None:
     pipeline = pipeline_over(tmp_path, ENGINES["spark"], order_by="at")
     pipeline.run_epoch()
     assert current(pipeline) == {1: ("b", None)}
+
+
+UNSENT = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_values_that_were_not_sent_are_those_of_the_row_that_is_there(tmp_path: Path, engine: str) -> None:
+    schema = (
+        "id long, v string, n decimal(20,10), b binary, at timestamp, xs array<double>, m map<string, string>, s struct<a: date>"
+    )
+    row = {"id": 1, "v": "a", "n": "1.0000000001", "b": "AAE=", "at": "2024-01-02T03:04:05.000006Z", "xs": [0.1], "m": {"k": "w"}}
+    not_sent = {"v": UNSENT, "n": UNSENT, "b": UNSENT, "at": UNSENT, "xs": [UNSENT], "m": {UNSENT: UNSENT}, "s": UNSENT}
+    epochs: list[list[Event]] = [
+        [{"op": "c", "after": {**row, "s": {"a": "2024-01-02"}}}, {"op": "u", "after": {"id": 1, **not_sent}}],
+        [{"op": "u", "after": {"id": 1, **not_sent, "v": None}}],
+        [{"op": "u", "after": {"id": 1, **not_sent}}, {"op": "u", "after": {"id": 1, **not_sent, "n": "2"}}],
+    ]
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES[engine])
+    source = do.FileSource(f"{tmp_path}/in", format="debezium-json", schema=schema, key="id")
+    rows = pipeline.source("rows", source)
+    texts = ["CAST(at AS string) AS at", "xs[0] AS x", "m['k'] AS m", "CAST(s.a AS string) AS s"]
+    rows.latest("id").select("id", "v", "n", "hex(b) AS b", *texts).to_table("current")
+    found = []
+    for number, events in enumerate(epochs):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+        found.append(current(pipeline)[1])
+    first = found[0]
+    assert (str(first[1]), *first[2:]) == ("1.0000000001", "0001", "2024-01-02 03:04:05.000006", 0.1, "w", "2024-01-02")
+    assert found[1] == (None, *first[1:])
+    assert (str(found[2][1]), found[2][2:]) == ("2.0000000000", first[2:])
+
+
+@pytest.mark.sail
+def test_the_row_before_has_values_that_were_not_sent(tmp_path: Path) -> None:
+    arrive(tmp_path, 0, [
+        {"op": "u", "before": {"id": 1, "v": "a", "n": "1"}, "after": {"id": 1, "v": UNSENT, "n": "2"}},
+        {"op": "u", "before": {"id": 3, "v": "b", "n": "1"}, "after": {"id": 2, "v": UNSENT, "n": "2"}},
+    ])  # fmt: skip
+    pipeline = pipeline_over(tmp_path)
+    pipeline.run_epoch()
+    assert {key: row[0] for key, row in current(pipeline).items()} == {1: "a", 2: "b"}
+
+
+LOST: list[Event] = [{"op": "c", "after": {"id": 2, "v": "b"}}, {"op": "u", "after": {"id": 1, "v": UNSENT, "n": "2"}}]
+
+
+@pytest.mark.sail
+def test_a_value_that_was_not_sent_of_a_row_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    arrive(tmp_path, 1, LOST)
+    with pytest.raises(BadInputError, match="column v was not sent for the key 1, whose row is not there") as refused:
+        pipeline_over(tmp_path).run_epoch()
+    assert refused.value.where["source"] == "rows"
+    for remedy in ("correct the event", "unknown='ignore'", "leave the column out"):
+        assert remedy in refused.value.remedy
+    ignoring = pipeline_over(tmp_path / "ignoring", unknown="ignore")
+    arrive(tmp_path / "ignoring", 1, LOST)
+    ignoring.run_epoch()
+    assert current(ignoring) == {2: ("b", None)}
+    arrive(tmp_path, 1, [*LOST[:1], {"op": "u", "after": {"id": 1, "v": "a"}}])
+    pipeline = pipeline_over(tmp_path)
+    pipeline.run_until_caught_up()
+    assert {key: row[0] for key, row in current(pipeline).items()} == {1: "a", 2: "b"}
+    narrow = pipeline_over(tmp_path / "narrow", schema="id long, n decimal(10,2)")
+    arrive(tmp_path / "narrow", 1, LOST)
+    narrow.run_epoch()
+    assert sorted(current(narrow)) == [1, 2]
+
+
+def told(randomly: random.Random, count: int) -> tuple[list[Event], list[dict[int, tuple[Any, ...]]]]:
+    """Changes in order, some of which leave out what did not change, with truncations among them; and what each leaves."""
+    there: dict[int, tuple[Any, ...]] = {}
+    log, left = list[Event](), list[dict[int, tuple[Any, ...]]]()
+    for _ in range(count):
+        key, values = randomly.randint(1, 3), [randomly.choice(["a", "b", None]), randomly.choice([1, 2, None])]
+        if randomly.random() < 0.1:
+            there.clear()
+            event: Event = {"op": "t"}
+        elif key in there and randomly.random() < 0.25:
+            del there[key]
+            event = {"op": "d", "before": {"id": key}}
+        elif key in there:
+            same = [randomly.random() < 0.5, randomly.random() < 0.5]
+            kept = [old if keep else new for old, new, keep in zip(there[key], values, same, strict=True)]
+            sent = [UNSENT if keep else new for new, keep in zip(values, same, strict=True)]
+            there[key] = tuple(kept)
+            event = {"op": "u", "after": {"id": key, "v": sent[0], "n": sent[1]}}
+        else:
+            there[key] = tuple(values)
+            event = {"op": "c", "after": {"id": key, "v": values[0], "n": values[1]}}
+        log.append(event)
+        left.append(dict(there))
+    return log, left
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(("seed", "unknown"), [(1, "repair"), (2, "ignore"), (3, "fail"), (4, "repair")])
+def test_what_events_leave_out_and_what_they_truncate(tmp_path: Path, seed: int, unknown: str) -> None:
+    randomly = random.Random(seed)  # noqa: S311 - the same log each time
+    log, left = told(randomly, 30)
+    pipeline, read = pipeline_over(tmp_path, unknown=unknown), 0
+    for number, events in enumerate(cut(randomly, log)):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+        read += len(events)
+        expected = left[read - 1]
+        assert current(pipeline) == expected
+        numbers = [row[1] for row in expected.values() if row[1] is not None]
+        assert [tuple(row) for row in pipeline.read("sums").collect()] == [(len(expected), sum(numbers) if numbers else None)]
+
+
+@pytest.mark.sail
+def test_a_truncation_takes_back_all_rows_and_those_behind_it_stay(tmp_path: Path) -> None:
+    rows: list[Event] = [{"op": "c", "after": {"id": number, "v": "a"}} for number in range(5)]
+    pipeline = pipeline_over(tmp_path, corrupt="reject")
+    epochs: list[tuple[list[Event], list[int]]] = [
+        (rows, [0, 1, 2, 3, 4]),
+        ([rows[0], {"op": "t"}, rows[1], {"op": "t"}, rows[3]], [3]),
+        ([{"op": "d", "before": {"id": 3}}, {"op": "t"}], []),
+        (rows[:2], [0, 1]),
+        ([{"op": "t"}], []),
+        ([{"op": "t"}], []),
+        (rows[2:3], [2]),
+    ]
+    for number, (events, left) in enumerate(epochs):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+        assert (number, sorted(current(pipeline))) == (number, left)
+        assert [row.n for row in pipeline.read("sums").collect()] == [len(left)]
+
+
+@pytest.mark.sail
+def test_events_before_a_truncation_are_judged_too(tmp_path: Path) -> None:
+    first: Event = {"op": "c", "after": {"id": 1, "v": "a"}}
+    arrive(tmp_path, 0, [first])
+    pipeline = pipeline_over(tmp_path, unknown="fail")
+    pipeline.run_epoch()
+    arrive(tmp_path, 1, [{"op": "t"}, first, {"op": "u", "after": {"id": 1, "v": UNSENT, "n": 1}}, {"op": "t"}, first])
+    pipeline.run_epoch()
+    assert current(pipeline) == {1: ("a", None)}
+    arrive(tmp_path, 2, [{"op": "t"}, first, first, {"op": "t"}])
+    with pytest.raises(BadInputError, match="operation insert has the key 1, which is there"):
+        pipeline.run_epoch()
+
+
+@pytest.mark.sail
+def test_a_truncation_without_an_order_is_refused_and_never_set_aside(tmp_path: Path) -> None:
+    arrive(tmp_path, 0, [{"op": "c", "after": {"id": 1, "v": "a"}, "at": 1}, {"op": "t", "at": 2}])
+    with pytest.raises(BadInputError, match="a truncation among events that may come late") as refused:
+        pipeline_over(tmp_path, order_by="at", corrupt="reject").run_epoch()
+    assert "without order_by=" in refused.value.remedy
+    ordered = pipeline_over(tmp_path / "ordered", corrupt="reject")
+    arrive(tmp_path / "ordered", 0, [{"op": "c", "after": {"id": 1, "v": "a"}, "at": 1}, {"op": "t", "at": 2}])
+    ordered.run_epoch()
+    assert current(ordered) == {}
+    (tmp_path / "in/000.json").rename(tmp_path / "in/000.parts.json")  # as the spool of a topic of several partitions is called
+    with pytest.raises(BadInputError, match="in a topic of several partitions") as refused:
+        pipeline_over(tmp_path, root="topic", corrupt="reject").run_epoch()
+    assert "a topic of one partition" in refused.value.remedy

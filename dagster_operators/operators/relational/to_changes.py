@@ -41,6 +41,7 @@ from dagster_operators.operators.physical import (
     Rows,
     RunFile,
     StageContext,
+    StateRuns,
 )
 from dagster_operators.operators.relational.last_row import comes_before, last_first
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
 
 VERSION: Final = "__version"
 GONE: Final = "__gone"
+UNSENT: Final = "__unsent"
+"""Of an event: the columns whose values it leaves out; null for none."""
+UNFILLED: Final = "__unfilled"
+"""Of one whose values were looked up: a column of which none was found, by :func:`told_column`."""
 _FIRST: Final = "__first"
 _BEFORE: Final = "__before"
 _LAST_TOLD: Final = "__told"
@@ -177,6 +182,10 @@ class ToChanges(LogicalOperator):
             from dagster_operators.operators.relational.extract_changes import ChangesOfExtracts
 
             return ChangesOfExtracts(self, self.keys_of(inputs[0]))
+        if inputs[0].columns is not None and PLACE in inputs[0].columns:
+            from dagster_operators.operators.relational.event_changes import ChangesOfEvents
+
+            return ChangesOfEvents(self, self.keys_of(inputs[0]))
         return ChangesOfRows(self, self.keys_of(inputs[0]))
 
 
@@ -207,6 +216,10 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
         version = 1 + max((newest_in(file) for file in state.files), default=0)
         state.append(self._last_of_epoch(inputs[0], columns, version))
+        return self._beside_state(state, columns)
+
+    def _beside_state(self, state: StateRuns, columns: Sequence[str]) -> Rows:
+        """What the rows change that this epoch wrote into the state."""
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.keys)
         state.fold(self._deciding_rows, None if self.logical.order is not None else self._there)
@@ -226,21 +239,31 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             gone = DELETED if marked else logical.deleted
             operation = "'upsert'" if gone is None else f"CASE WHEN {gone} THEN 'delete' ELSE 'upsert' END"
             place = f"({logical.order})" if logical.order else "0L"
-        rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}")
+        more = [name for name in (UNSENT, UNFILLED) if name in frame.columns]
+        rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}", *more)
         if logical.unknown == "fail":
             rows = self._judged(rows)
         if self._ignores:
             rows = self._known_within(rows, PLACE, f"{OPERATION} <> 'update'", f"{OPERATION} = 'delete'")
         order = _LAST_PLACE if logical.order is None else last_first(self._deciding(rows), f"{OPERATION} = 'delete'")
-        last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
+        last = rows if marked else first_rows(rows, self._together, order, None, 1).drop(NUMBER)
         return last.selectExpr(
-            f"{version}L AS {VERSION}",
+            f"{self._version_of(last, version)} AS {VERSION}",
             *map(quoted, columns),
             f"coalesce({OPERATION} = 'delete', false) AS {GONE}",
             *([PLACE] if logical.order is not None else []),
             *([_FIRST] if logical.unknown == "fail" else []),
             *([_ONLY] if self._ignores else []),
         )
+
+    @property
+    def _together(self) -> list[str]:
+        """SQL for what rows of an epoch have in common one of which is left."""
+        return list(map(quoted, self.keys))
+
+    def _version_of(self, last: DataFrame, version: int) -> str:  # noqa: ARG002 - others look at the rows
+        """SQL for the version of the rows that an epoch leaves."""
+        return f"{version}L"
 
     @property
     def _ignores(self) -> bool:
@@ -294,7 +317,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
         """The columns that decide between rows of a key that have the same place, with their types."""
-        others = {*self.keys, *ENTRY, VERSION, GONE, _FIRST, _ONLY}
+        others = {*self.keys, *ENTRY, VERSION, GONE, UNSENT, _FIRST, _ONLY}
         return {name: kind for name, kind in schema_of(rows).types.items() if name not in others}
 
     def _there(self, rows: DataFrame) -> DataFrame:
@@ -342,6 +365,11 @@ def same_value(one: str, other: str, kind: DataType) -> str:
     return f"to_json(named_struct('value', {one})) <=> to_json(named_struct('value', {other}))"
 
 
+def shown_keys(keys: Sequence[str]) -> str:
+    """SQL for the values of a key as arguments of ``concat``."""
+    return ", ', ', ".join(f"coalesce(CAST({quoted(key)} AS STRING), 'null')" for key in keys)
+
+
 def _unexpected(there: str) -> str:
     of_state = f"(NOT {there} AND {_FIRST} IN ('update', 'delete')) OR ({there} AND {_FIRST} = 'insert')"
     return f"startswith({_FIRST}, '{_WITHIN}') OR {of_state}"
@@ -349,7 +377,6 @@ def _unexpected(there: str) -> str:
 
 def _told(keys: Sequence[str]) -> str:
     """SQL for what is wrong with a row whose key is there and should not be, or the other way round."""
-    shown = ", ', ', ".join(f"coalesce(CAST({quoted(key)} AS STRING), 'null')" for key in keys)
     operation = f"replace({_FIRST}, '{_WITHIN}', '')"
     there = f"CASE WHEN {operation} = 'insert' THEN ', which is there' ELSE ', which is not there' END"
-    return f"concat('to_changes: a row of the operation ', {operation}, ' has the key ', {shown}, {there})"
+    return f"concat('to_changes: a row of the operation ', {operation}, ' has the key ', {shown_keys(keys)}, {there})"

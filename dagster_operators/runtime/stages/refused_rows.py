@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.stages.stage_work import StageWork
 
 _UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the key .*?, which is (?:not )?there)")
+_UNSENT: Final = re.compile(r"to_changes: the value of column (\w+) (was not sent for the key .*?, whose row is not there)")
 _LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows there are, more than max_deleted=\S+ allows)")
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
 _NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is none)", re.DOTALL)
@@ -25,7 +26,7 @@ _NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is n
 _NO_EVENT: Final = re.compile(rf"{NO_EVENT}(.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 
 
-def refused_rows(work: StageWork, text: str) -> BadInputError | None:
+def refused_rows(work: StageWork, text: str) -> BadInputError | None:  # noqa: PLR0911 - one for each text
     """The error that an engine's text amounts to; None if it is about something else.
 
     Args:
@@ -36,6 +37,13 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:
         return BadInputError(
             found[1], **_refused_by(work, lambda one: one.unknown == "fail"), **work.where(),
             remedy='correct the input; or have such rows repaired by unknown="repair", and rebuild(...) the tables behind it',
+        )  # fmt: skip
+    if found := _UNSENT.search(text):
+        told = f"the value of column {bytes.fromhex(found[1]).decode()} {found[2]}"
+        return BadInputError(
+            told, **_refused_by(work, lambda one: one.max_deleted is None), **work.where(),
+            remedy="correct the event; or leave out updates of rows that are not there, by unknown='ignore'; or leave the column "
+            "out of the schema. With REPLICA IDENTITY FULL PostgreSQL sends all values",
         )  # fmt: skip
     if found := _LACKS.search(text):
         return BadInputError(

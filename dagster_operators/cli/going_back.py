@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,6 @@ from dagster_operators.cli.at_root import answer, at_root
 
 if TYPE_CHECKING:
     from dagster_operators.api.stored_pipeline import StoredPipeline
-    from dagster_operators.runtime.resetting import Place
 
 _KEEP_SINKS = click.option("--keep-sinks", is_flag=True, help="Sinks may keep what they took since, and get it again.")
 
@@ -35,18 +33,8 @@ def rollback(stored: StoredPipeline, *, epoch: int, keep_sinks: bool, as_json: b
 @_KEEP_SINKS
 def reset(stored: StoredPipeline, *, sources: tuple[str, ...], to: str, tables: Any, keep_sinks: bool, as_json: bool) -> None:
     """Have SOURCES of the pipeline in ROOT go on from somewhere else with the next epoch."""
-    made = stored.reset(sources, _place(to), tables, keep_sinks=keep_sinks)
+    from dagster_operators.runtime.resetting import written_place
+
+    made = stored.reset(sources, written_place(to), tables, keep_sinks=keep_sinks)
     told = f"epoch {made.epoch}: {made.transition}"
     answer({"epoch": made.epoch, "transition": made.transition}) if as_json else click.echo(told)
-
-
-def _place(text: str) -> Place:
-    if text.isdigit():
-        return int(text)
-    if not text.startswith("{"):
-        return text
-    try:
-        found: dict[str, Any] = json.loads(text)
-    except ValueError as error:
-        raise click.BadParameter(f"it is no JSON: {error}", param_hint="--to") from None
-    return found

@@ -13,7 +13,7 @@ from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
-from dagster_operators.cli.rebuilding import rebuild, restore_times, widen
+from dagster_operators.cli.rebuilding import rebuild, restore_times, set_watermark, widen
 from dagster_operators.cli.settling import clean, compact, repair, unlock
 
 
@@ -34,6 +34,7 @@ main.add_command(withdraw)
 main.add_command(rebuild)
 main.add_command(widen)
 main.add_command(restore_times)
+main.add_command(set_watermark)
 main.add_command(rollback)
 main.add_command(reset)
 for command in (run, check, graph):

@@ -1,4 +1,4 @@
-"""``dagster-operators rebuild``, ``widen`` and ``restore-times``: what needs the program, without the user's Python."""
+"""``dagster-operators rebuild``, ``widen``, ``restore-times`` and ``set-watermark``: what needs the program that ROOT knows."""
 
 from __future__ import annotations
 
@@ -107,6 +107,27 @@ def restore_times(root: str, sources: tuple[str, ...], *, as_json: bool, file: A
         fail(_with(error, used, ""), root, as_json=as_json)
     told = "\n".join(f"{source}: {len(files)} files have their times again" for source, files in found.items())
     answer(found) if as_json else click.echo(told)
+
+
+@click.command("set-watermark")
+@click.argument("root")
+@click.argument("source")
+@click.argument("time")
+@_PLAN
+@SECRETS
+@_JSON
+def set_watermark(root: str, source: str, time: str, *, as_json: bool, file: Any, secrets: Path | None) -> None:
+    """Say that SOURCE of the pipeline in ROOT has given all rows before TIME (UTC): what waits for them is put out.
+
+    It is an epoch that reads nothing; it runs as with rebuild.
+    """
+    used = ""
+    try:
+        pipeline, used = _pipeline(root, file, secrets)
+        made = pipeline.set_watermark(source, time)
+    except OperatorsError as error:
+        fail(_with(error, used, f"pipeline.set_watermark({source!r}, {time!r})"), root, as_json=as_json)
+    answer({"epoch": made.epoch, "rows": dict(made.rows), "program": used}) if as_json else click.echo(f"{made}\n{_told(used)}")
 
 
 def _told(used: str) -> str:

@@ -107,5 +107,6 @@ _COMMANDS: Final = {
     "rollback": _rollback, "reset": _reset, "rebuild": _rebuild, "repair": _of("repair"), "repair_all": _of("repair"),
     "repair_ledger": _repair_ledger, "decide": _of("decide", split=True), "withdraw": _of("withdraw", split=True),
     "widen": _of("widen"), "restore_times": _of("restore-times"),
+    "set_watermark": _of("set-watermark"),
     "drop": _of("drop"), "clean": _of("clean"), "compact": _of("compact"), "read": _of("read"), "unlock": _of("unlock"),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.assets import pipeline_assets, source_specs
 from dagster_operators.orchestration.built import built_at, remember_built
 from dagster_operators.orchestration.catch_up import catch_up_job
+from dagster_operators.orchestration.change_job import change_job
 from dagster_operators.orchestration.engine import SparkEngine
 from dagster_operators.orchestration.freshness import (
     Freshness,
@@ -69,9 +70,10 @@ def build_definitions(
     Each pipeline becomes one graph of ops (``begin``, its stages, ``commit``) whose tables are assets ``[pipeline, table]``,
     behind its sources as external assets ``[pipeline, source]``. The job ``<pipeline>_epoch`` runs one epoch,
     ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new, ``<pipeline>_rebuild`` computes tables anew,
-    ``<pipeline>_maintenance`` deletes what only old epochs need, ``<pipeline>_repair`` settles tables that somebody else wrote. A
-    source that reads a table of another pipeline given here is that table's asset. All that is in the result has the pipeline's
-    name in its own, so that ``dg.Definitions.merge`` takes the results of several calls, and a user's definitions of any kind.
+    ``<pipeline>_maintenance`` deletes what only old epochs need, ``<pipeline>_repair`` settles tables that somebody else wrote,
+    ``<pipeline>_change`` puts back, decides and drops. A source that reads a table of another pipeline given here is that
+    table's asset. All that is in the result has the pipeline's name in its own, so that ``dg.Definitions.merge`` takes the
+    results of several calls, and a user's definitions of any kind.
 
     Args:
         pipelines: What to deploy.
@@ -121,7 +123,7 @@ def build_definitions(
         >>> _ = flights.filter("delay > 15").to_table("late_flights")
         >>> defs = build_definitions(pipeline, schedule="*/10 * * * *", sensor=True)
         >>> sorted(job.name for job in defs.resolve_all_job_defs() if not job.name.startswith("__"))
-        ['flights_catch_up', 'flights_epoch', 'flights_maintenance', 'flights_rebuild', 'flights_repair']
+        ['flights_catch_up', 'flights_change', 'flights_epoch', 'flights_maintenance', 'flights_rebuild', 'flights_repair']
     """
     _check(pipelines)
     _check_switches(sensor=sensor, catch_up=catch_up, compact=compact)
@@ -174,7 +176,7 @@ def build_definitions(
         target = all_epochs if catch_up else epoch_job
         upkeep = maintenance_job(steps)
         assets += [tables, *source_specs(steps)]
-        jobs += [epoch_job, all_epochs, rebuild_job(steps), upkeep, repair_job(steps)]
+        jobs += [epoch_job, all_epochs, rebuild_job(steps), change_job(steps), upkeep, repair_job(steps)]
         if maintenance is not None:
             status = dg.DefaultScheduleStatus(default_status)
             schedules.append(maintenance_schedule(steps, upkeep, maintenance, execution_timezone, status))

@@ -84,7 +84,7 @@ def _is_of_epochs(steps: PipelineSteps, run: dg.DagsterRun) -> bool:
 
     One of its assets alone is known from when it is asked for, one beside assets of others from when it begins.
     """
-    others = {f"{steps.name}_{job}" for job in ("rebuild", "maintenance", "repair", "freshness")}
+    others = {f"{steps.name}_{job}" for job in ("rebuild", "change", "maintenance", "repair", "freshness")}
     alone = steps.asset_keys.issuperset(run.asset_selection or ())
     is_backfill = backfill_tag(steps.name) in run.tags or (alone and backfilled(run.tags))
     return run.job_name not in others and not is_backfill

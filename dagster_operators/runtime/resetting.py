@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -281,6 +282,23 @@ class _Behind:
     @cached_property
     def _physical(self) -> frozenset[str]:
         return frozenset(name.partition(".")[0] for name in (*self.last.watermarks, *self.last.held))
+
+
+def written_place(text: str) -> Place:
+    """A place as it is written on the command line, or in a configuration.
+
+    >>> written_place("41"), written_place("2026-01-31 12:00"), written_place('{"batches": 1}')
+    (41, '2026-01-31 12:00', {'batches': 1})
+    """
+    if text.isdigit():
+        return int(text)
+    if not text.startswith("{"):
+        return text
+    try:
+        found: dict[str, JSON] = json.loads(text)
+    except ValueError as error:
+        raise PipelineError(f"{text} is no position: {error}", remedy="write it as a JSON object") from None
+    return found
 
 
 def moment_of(moment: str | datetime) -> datetime:

@@ -135,3 +135,16 @@ def test_a_plan_with_secrets_is_compared_on_an_engine(tmp_path: Path) -> None:
     assert seen["types_compared"]
     assert any("v was integer and is long" in one["problem"] for one in seen["verdicts"])
     assert "is for --engine" in command("diff", root, plan, "--secrets", secrets, code=2)
+
+
+def test_a_source_is_told_the_time(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[("2024-01-01 12:30",)]], schema="at timestamp"), event_time="at")
+    rows.window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="counted").select("n").to_table("hours")
+    assert pipeline.run_epoch().rows == {"hours": 0}
+    file = tmp_path / "p.plan"
+    file.write_bytes(pipeline.to_plan())
+    told = json.loads(command("set-watermark", tmp_path / "root", "rows", "2024-01-01 13:00", "--plan", file, "--json"))
+    assert told["rows"] == {"hours": 1}
+    refused = command("set-watermark", tmp_path / "root", "rows", "2024-01-01 13:00", "--plan", file, code=1)
+    assert "never moves back" in refused

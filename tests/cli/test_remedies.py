@@ -26,6 +26,8 @@ from dagster_operators.cli.remedies import as_commands
         ("pipeline.decide('table totals', 'keep')", "decide 'my root' table totals keep"),
         ("pipeline.drop('old')", "drop 'my root' old"),
         ("pipeline.compact('clean')", "compact 'my root' clean"),
+        ("pipeline.set_watermark('a', '2024-01-01 13:00')", "set-watermark 'my root' a '2024-01-01 13:00'"),
+        ("pipeline.restore_times('rows')", "restore-times 'my root' rows"),
     ],
 )
 def test_a_call_as_a_command(remedy: str, command: str) -> None:
@@ -40,7 +42,6 @@ def test_what_no_command_does_stays() -> None:
     for remedy in (
         "call, in Python: pipeline.drop('t')",
         "run an epoch first: pipeline.run_epoch()",
-        "pipeline.set_watermark('a', ...)",
         "stream.to_table(...)",
     ):
         assert as_commands(remedy, "r") == remedy

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
 from dagster_operators.storage.first_entry import first_entry
+from dagster_operators.storage.log_checkpoint import sum_up
 from dagster_operators.storage.log_damage import without_checkpoints
 from dagster_operators.storage.log_entry import LogEntry, actions_of, commit_by_deltalake
 
@@ -34,6 +35,9 @@ GONE: Final[Stamp] = (0, 0)
 
 CHECKPOINT_INTERVAL: Final = 20
 """So many entries at most are read when a log is opened."""
+
+_KEPT_BYTES: Final = 1 << 20
+"""What is larger of a log is read again when it is needed."""
 
 _SHORT: Final = 3.0
 """Seconds. Entries are cleaned out an hour and two hundred versions later, and a ledger is replaced when a lease is over."""
@@ -72,6 +76,11 @@ class TableLog:
         self._table: DeltaTable | None = None
         self._seen: tuple[int, Stamp, tuple[float, float]] | None = None
         """The last version, its stamp, and when that was seen."""
+        self._entries: dict[int, bytes] = {}
+        """On an object store what was appended since the last checkpoint, up to :attr:`_appended`."""
+        self._appended: tuple[int, Stamp] | None = None
+        self._summed: tuple[int, bytes] | None = None
+        """The last checkpoint that was written here."""
 
     def has(self, version: int) -> bool:
         """Whether the log has an entry for the version."""
@@ -161,7 +170,9 @@ class TableLog:
             self._root.files.create_dir(self._root.path(self._dataset))
         try:
             if self._root.creates and not self._root.is_local:
-                self._root.create(self._file(0), first_entry(uri, made))
+                content = first_entry(uri, made)
+                if stamp := self._root.create(self._file(0), content):
+                    self._keep(0, content, stamp)
             else:
                 made(uri, self._root.access.for_deltalake())
         except (DeltaError, OSError):
@@ -188,6 +199,8 @@ class TableLog:
         if stamp == GONE:
             return None
         linked, at = self._root.creates and plain, _moment()
+        if self._appended != (base, stamp):
+            self._entries, self._appended, self._summed = {}, None, None
         written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
         if written is None:
             return None
@@ -196,7 +209,7 @@ class TableLog:
             return None
         self._seen = (base + 1, written, at)
         if linked and (base + 1) % self._interval == 0:
-            self._checkpoint()
+            self._checkpoint(base + 1)
         return written
 
     def _was_last(self, base: int, stamp: Stamp) -> bool:
@@ -213,7 +226,16 @@ class TableLog:
         told = list(self._told(base, entry)) if entry.alters else []
         actions = [first, *told, *others]
         lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
-        return self._root.create(self._file(base + 1), lines.encode())
+        made = self._root.create(self._file(base + 1), content := lines.encode())
+        if made and not self._root.is_local:
+            self._keep(base + 1, content, made)
+        return made
+
+    def _keep(self, version: int, content: bytes, stamp: Stamp) -> None:
+        """Know an entry of ours, so that the log can be summed up without reading it again; large ones are read again."""
+        self._appended = (version, stamp)
+        if len(content) <= _KEPT_BYTES:
+            self._entries[version] = content
 
     def _told(self, base: int, entry: LogEntry) -> Iterator[dict[str, Any]]:
         """What the table says of itself, with other columns or with a change data feed, and what it then asks of its writers."""
@@ -250,10 +272,19 @@ class TableLog:
         found = self.stamp(base + 1)
         return None if found == GONE else found
 
-    def _checkpoint(self) -> None:
+    def _sum_up(self, version: int) -> bool:
+        """Whether a checkpoint could be made of what is known of the log on an object store."""
+        content = sum_up(self._root, self._dataset, version, self._entries, self._summed)
+        self._summed = (version, content) if content and len(content) <= _KEPT_BYTES else None
+        self._entries = {}
+        return content is not None
+
+    def _checkpoint(self, version: int) -> None:
         """The commit stands, whatever becomes of the checkpoint."""
         try:
             with self._root.guard(self._dataset, "the log cannot be summed up in a checkpoint"):
+                if not self._root.is_local and self._sum_up(version):
+                    return
                 table = self.load()
                 table.create_checkpoint()
                 summed = f"{self._dataset}/{LOG}/{table.version():020d}.checkpoint.parquet"

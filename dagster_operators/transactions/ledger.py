@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -48,6 +49,12 @@ _KEPT_VERSIONS: Final = 200
 _FRESH_SECONDS: Final = 0.05
 """So long what is known of a ledger on an object store counts as what is there: about what a request takes."""
 
+_KEPT_CLASS: Final = 1
+"""Rows of larger files are read again when those are folded, which is every four thousand records."""
+
+_AT_ONCE: Final = 16
+"""So many files a store is asked for at a time."""
+
 _KEPT_SECONDS: Final = 3600.0
 """Folded files and the old part of the log stay this long for readers that still have a version before."""
 
@@ -79,6 +86,8 @@ class DeltaLedger:
         self._turn = threading.RLock()
         self._steady = threading.local()
         self._fresh_until = 0.0
+        self._rows: dict[str, pa.Table] = {}
+        """On an object store the rows of small files that were written here, by path: they are folded without reading them."""
         self.replacements = 0
         """How often it turned out to be another than the one that was known: a repair has records forgotten."""
 
@@ -127,13 +136,19 @@ class DeltaLedger:
             if known is None or known.view.version != version:
                 return Conflict(self._now().view)
             entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
-            file = write_rows(self._root, to_row(entry))
+            row = to_row(entry)
+            file = write_rows(self._root, row)
             stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
             if stamp is None:
                 return Conflict(self._now().view)
+            self._keep(file, row)
             self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
             self._stay_fresh()
             return self._known.view
+
+    def _keep(self, file: LedgerFile, rows: pa.Table) -> None:
+        if not self._root.is_local and file.size_class <= _KEPT_CLASS:
+            self._rows[file.path] = rows
 
     def _stay_fresh(self) -> None:
         self._fresh_until = 0.0 if self._root.is_local else time.monotonic() + _FRESH_SECONDS
@@ -157,17 +172,13 @@ class DeltaLedger:
             return self._fold()
 
     def _fold(self) -> bool:
-        if not self._root.is_local and self._known is not None and not foldable(self._known.files):
-            return False
         old = time.time() - _KEPT_SECONDS  # before we look, for then whatever is as old and not active stays so
-        known = self._now()
+        # A store is not asked: if what is known is not what is there, the entry is refused.
+        known = self._now() if self._root.is_local or self._known is None else self._known
         group = foldable(known.files)
         if not group:
             return False
-        import pyarrow as pa
-
-        with self._root.guard("ledger", "the ledger cannot be read"):
-            rows = pa.concat_tables(read_rows(self._root, file) for file in group)
+        rows = self._rows_of(group)
         file, version = write_rows(self._root, rows), known.view.version
         entry = LogEntry((file.logged,), tuple(folded.logged for folded in group), data_change=False)
         stamp = self._log.append(version, known.stamp, entry)
@@ -176,10 +187,21 @@ class DeltaLedger:
         view = LedgerView(version + 1, known.view.pipeline, known.view.name, known.view.entries)
         kept = (other for other in known.files if other not in group)
         files = tuple(sorted((*kept, file), key=lambda other: other.first))
+        self._keep(file, rows)
+        self._rows = {other.path: self._rows[other.path] for other in files if other.path in self._rows}
         self._known = _Known(view, files, stamp)
         if group[-1].size_class > 0:
             self._delete_old(files, view.version, old)
         return True
+
+    def _rows_of(self, files: Sequence[LedgerFile]) -> pa.Table:
+        """The rows of some files; a store is asked at once for all that are not known."""
+        import pyarrow as pa
+
+        with self._root.guard("ledger", "the ledger cannot be read"), ThreadPoolExecutor(_AT_ONCE) as pool:
+            unknown = [file for file in files if file.path not in self._rows]
+            read = dict(zip(unknown, pool.map(lambda file: read_rows(self._root, file), unknown), strict=True))
+            return pa.concat_tables(read[file] if file in read else self._rows[file.path] for file in files)
 
     def _now(self) -> _Known:
         known = self._known

@@ -1,0 +1,85 @@
+"""A checkpoint of a table's log on an object store: made in a local folder of what is known, and put there in two requests.
+
+deltalake asks a store for each entry, and each part of the checkpoint before, four times over: about a hundred requests.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.storage.delta_log import LOG, entry_path
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+
+HINT: Final = f"{LOG}/_last_checkpoint"
+
+_AT_ONCE: Final = 16
+
+_PARTED: Final = frozenset({"parts", "v2Checkpoint", "sidecarFiles"})
+"""What a hint has of a checkpoint that is more than one file."""
+
+
+def sum_up(
+    root: Root, dataset: str, version: int, entries: Mapping[int, bytes], before: tuple[int, bytes] | None = None
+) -> bytes | None:
+    """Write a checkpoint of a version.
+
+    Args:
+        root: The storage root.
+        dataset: The table's folder below it.
+        version: The last version of the log.
+        entries: Entries that are known; the others are read.
+        before: The version and the content of the checkpoint before, if that is known.
+
+    Returns:
+        Its content; None when what there is is not enough, or of another kind, and nothing was written.
+    """
+    from deltalake import DeltaTable
+
+    if before is None:
+        hint = root.read(f"{dataset}/{HINT}")
+        before = _named(root, dataset, hint) if hint else None
+        if hint and before is None:
+            return None
+    first = before[0] + 1 if before else 0
+    wanted = range(first, version + 1)
+    missing = [number for number in wanted if number not in entries]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        read = dict(zip(missing, pool.map(lambda number: root.read(f"{dataset}/{entry_path(number)}"), missing), strict=True))
+    found = {number: entries.get(number) or read.get(number) for number in wanted}
+    if not all(found.values()):
+        return None
+    with tempfile.TemporaryDirectory(prefix="dagster_operators-") as folder:
+        Path(folder, LOG).mkdir()
+        for number, content in found.items():
+            Path(folder, entry_path(number)).write_bytes(content or b"")
+        if before:
+            Path(folder, _path(before[0])).write_bytes(before[1])
+            Path(folder, HINT).write_text(json.dumps({"version": before[0], "size": -1}))
+        table = DeltaTable(folder)
+        if table.version() != version:
+            return None
+        table.create_checkpoint()
+        content, hint = Path(folder, _path(version)).read_bytes(), Path(folder, HINT).read_bytes()
+    root.write(f"{dataset}/{_path(version)}", content)
+    root.write(f"{dataset}/{HINT}", hint)
+    return content
+
+
+def _named(root: Root, dataset: str, text: bytes) -> tuple[int, bytes] | None:
+    """The checkpoint that a hint names; None when it is more than one file, or is not there."""
+    hint = json.loads(text)
+    if "version" not in hint or _PARTED & hint.keys():
+        return None
+    content = root.read(f"{dataset}/{_path(hint['version'])}")
+    return (hint["version"], content) if content else None
+
+
+def _path(version: int) -> str:
+    return f"{LOG}/{version:020d}.checkpoint.parquet"

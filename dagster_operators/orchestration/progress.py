@@ -9,17 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from dagster_operators.runtime.stages.at_work import so_far
+
 EVERY: Final = 10.0
 """Seconds between two lines."""
 
 
 @contextmanager
-def told_meanwhile(tell: Callable[[str], object], engine: str, every: float | None = None) -> Iterator[None]:
-    """Tell every few seconds that the work in it goes on, and how far the engine is with what it was given.
+def told_meanwhile(
+    tell: Callable[[str], object], engine: str, every: float | None = None, *, pipeline: str = ""
+) -> Iterator[None]:
+    """Tell every few seconds that the work in it goes on, how far the engine is with what it was given, and what is staged.
 
     Args:
         tell: Takes a line.
         engine: The engine's name.
+        pipeline: The pipeline whose stages are at work.
         every: How many seconds are between two lines.
     """
     over, started = threading.Event(), time.monotonic()
@@ -27,7 +32,8 @@ def told_meanwhile(tell: Callable[[str], object], engine: str, every: float | No
     def look() -> None:
         while not over.wait(EVERY if every is None else every):
             with suppress(Exception):  # a line that the run's log does not take, as a busy database, is not the last one
-                tell(f"Still at work after {time.monotonic() - started:.0f} s{_tasks() if engine == 'spark' else ''}.")
+                told = "; ".join(filter(None, [_tasks() if engine == "spark" else "", *so_far(pipeline)]))
+                tell(f"Still at work after {time.monotonic() - started:.0f} s{told and f': {told}'}.")
 
     thread = threading.Thread(target=look, name="progress", daemon=True)
     thread.start()
@@ -51,7 +57,7 @@ def _tasks() -> str:
     except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
         return ""
     done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{_rows(context)}" if all_of_them else ""
+    return f"{done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{_rows(context)}" if all_of_them else ""
 
 
 def _rows(context: Any) -> str:

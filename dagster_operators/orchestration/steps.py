@@ -113,7 +113,7 @@ class PipelineSteps:
         last_try = is_last_try(context)
         with as_failures(self.pipeline.root, last_try=last_try, mask=bool(self.options.masked_columns)):
             try:
-                with told_meanwhile(context.log.info, epochs.planning.engine.name):
+                with told_meanwhile(context.log.info, epochs.planning.engine.name, pipeline=self.name):
                     yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id

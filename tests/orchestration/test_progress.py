@@ -91,7 +91,7 @@ def test_sparks_tasks_are_told_where_its_rows_are_not(monkeypatch: pytest.Monkey
     context = SimpleNamespace(statusTracker=lambda: tracker)  # without what rows are asked of
     pyspark = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
     monkeypatch.setitem(sys.modules, "pyspark", cast("Any", pyspark))
-    assert progress._tasks() == ": 3 of 8 tasks of 1 Spark jobs are done"
+    assert progress._tasks() == "3 of 8 tasks of 1 Spark jobs are done"
 
 
 @pytest.mark.slow

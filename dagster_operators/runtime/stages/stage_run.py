@@ -15,6 +15,7 @@ from dagster_operators.operators.physical import RelationalOperator, Rows, Table
 from dagster_operators.operators.relational.weighted_rows import NOT_THERE
 from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
+from dagster_operators.runtime.stages.at_work import at_work
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.job_description import described
 from dagster_operators.runtime.stages.observed import Observed
@@ -136,7 +137,8 @@ class StageRun:
         """
         started, work = time.monotonic(), self._work
         try:
-            with described(work.session, f"{work.dataflow.name}, epoch {work.attempt.epoch}: {work.attempt.stage}"):
+            name = f"{work.dataflow.name}, epoch {work.attempt.epoch}: {work.attempt.stage}"
+            with at_work(work), described(work.session, name):
                 return self._run(started)
         except StorageError as error:
             told = unreadable_file(self._work) or error

@@ -231,6 +231,7 @@ class _Programs:
             order=self._order,
             routing=routing,
             cache=work.cache,
+            notes=next((f"{one.dataset}/{work.directory(one.dataset)}" for one in work.stage.outputs), ""),
         )
 
     def _member(self, name: str) -> ProgramTask:

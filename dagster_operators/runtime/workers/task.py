@@ -142,6 +142,7 @@ class GraphTask:
         order: The columns whose order rows come in, also between those of several entries; without any there is none.
         routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several entries.
         cache: Folder for local copies of state files.
+        notes: The folder in which a subtask that takes long says how far it is; without one it does not.
     """
 
     epoch: int
@@ -156,6 +157,7 @@ class GraphTask:
     order: tuple[str, ...]
     routing: Routing
     cache: str | None
+    notes: str = ""
 
     @property
     def ordered(self) -> bool:

@@ -16,6 +16,7 @@ from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.operators.worker_program import WorkerProgram
 from dagster_operators.runtime.workers.cutter import Cutter, Part
 from dagster_operators.runtime.workers.port_writer import PortWriter
+from dagster_operators.runtime.workers.progress_note import ProgressNote
 from dagster_operators.runtime.workers.staged_order import staged_rows
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.runtime.workers.task import MARKER, GraphTask, ProgramTask
@@ -73,12 +74,14 @@ class _Worker:
         self._stores = {member.name: self._store(member) for member in task.members}
         members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
         self._subtask = Subtask(SubtaskId(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
+        self._note = ProgressNote(task.files, task.notes and f"{task.root}/{task.notes}", subtask)
 
     def open(self) -> None:
         self._subtask.open()
 
     def abandon(self) -> None:
         """Give back what is held outside of this process, if that was not done yet."""
+        self._note.over()
         self._subtask.abandon()
 
     def _member(self, told: ProgramTask, program: WorkerProgram) -> Member:
@@ -118,6 +121,7 @@ class _Worker:
     def process(self, entry: int, rows: pa.RecordBatch) -> None:
         for target in self._task.entries[entry].targets:
             self._subtask.process(target, rows)
+        self._note.passed(rows.num_rows)
 
     def _write(self, program: str, port: str, rows: pa.Table) -> None:
         writer = self._writers.get((program, port))
@@ -133,6 +137,7 @@ class _Worker:
         """Close everything; what there is to tell."""
         reports = self._subtask.finish({target: entry.end for entry in self._task.entries for target in entry.targets})
         self._subtask.close()
+        self._note.over()
         state = {told.name: self._flushed(told) for told in self._task.members if told.tables}
         files = [(program, port, encode(entry)) for (program, port), writer in self._writers.items() for entry in writer.close()]
         programs = {name: report.to_json() for name, report in reports.items()}

@@ -200,7 +200,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         *keys: str,
         order_by: str | None = None,
         deleted: str | None = None,
-        unknown: Literal["repair", "fail"] = "repair",
+        unknown: Literal["repair", "ignore", "fail"] = "repair",
         name: str | None = None,
         chain: bool = True,
         renamed_from: str | None = None,
@@ -215,7 +215,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
                 change: rows that come after a later one are left out. Of equal order a deletion counts, else the row that is
                 greater by its columns from left to right: it is the same one however the rows come in epochs.
             deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
-            unknown: A deletion of a key that is not there is left out (``"repair"``) or fails the epoch (``"fail"``).
+            unknown: A deletion of a key that is not there is left out (``"repair"`` and ``"ignore"``) or fails the epoch
+                (``"fail"``). Any other row brings the one of its key.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operator before it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
@@ -238,7 +239,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         schema: str,
         key: str | Sequence[str],
         order_by: str,
-        unknown: Literal["repair", "fail"] = "repair",
+        unknown: Literal["repair", "ignore", "fail"] = "repair",
         name: str | None = None,
         chain: bool = True,
         renamed_from: str | None = None,
@@ -253,8 +254,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
                 database's log, since rows have no order: ``"from_json(value, 'source STRUCT<lsn: BIGINT>').source.lsn"``. An
                 event that comes after a later one is left out.
             unknown: An update or deletion of a key that is not there is repaired: the row is inserted, the deletion left out.
-                With ``"fail"`` the epoch fails; so it does if an event comes again, or after a later one: for events that come
-                once and in order.
+                With ``"ignore"`` both are left out, by what all events say that came so far. With ``"fail"`` the epoch fails; so
+                it does if an event comes again, or after a later one: for events that come once and in order.
             name: The name of the operator with the current rows; its state is addressed by it.
             chain: Whether what reads the events may share a stage with the operator before it.
             renamed_from: What that was called before: it goes on with that one's state. May stay.

@@ -152,3 +152,17 @@ def test_what_is_refused() -> None:
         rows.from_debezium("value", schema=SCHEMA, key="id", order_by="at")
     with pytest.raises(SchemaError, match="uses column 'event'"):
         rows.from_debezium("event", schema=SCHEMA, key="id", order_by="lsn")
+
+
+@pytest.mark.sail
+def test_updates_of_rows_that_are_not_there_are_left_out_until_an_earlier_event_brings_theirs(tmp_path: Path) -> None:
+    batches = [
+        [event("u", 5, None, 1, "5.00"), event("d", 9, 2, None)],
+        [event("c", 8, None, 2, "8.00")],
+        [event("c", 3, None, 1, "3.00")],
+    ]
+    for number, wanted in enumerate(({}, {}, {1: "5.00"}), 1):
+        pipeline = in_memory(tmp_path, batches[:number], unknown="ignore")
+        pipeline.run_epoch()
+        assert {row.id: str(row.price) for row in pipeline.read("current").collect()} == wanted
+    check(pipeline, {1: "5.00"})

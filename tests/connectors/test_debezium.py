@@ -612,10 +612,3 @@ def test_events_of_unknown_keys_left_out_on_spark(tmp_path: Path) -> None:
     drop(tmp_path, 1, [event("u", None, {"id": 1, "v": "y"}), event("u", None, {"id": 2, "v": "b"})])
     pipeline.run_epoch()
     assert rows_of(pipeline, "current") == [(2, "b")]
-
-
-def test_unknown_keys_are_left_out_only_where_events_have_an_order_of_their_source() -> None:
-    rows = do.Pipeline("p", root="unused").source("rows", do.MemorySource([], schema="id long, n long"))
-    with pytest.raises(PipelineError, match='write unknown="repair"'):
-        rows.to_changes("id", order_by="n", unknown="ignore")  # type: ignore[arg-type]
-    rows.to_changes("id", order_by="n", unknown="repair")

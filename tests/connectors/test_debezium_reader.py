@@ -297,3 +297,29 @@ def test_a_truncation_without_an_order_is_refused_and_never_set_aside(tmp_path: 
     with pytest.raises(BadInputError, match="in a topic of several partitions") as refused:
         pipeline_over(tmp_path, root="topic", corrupt="reject").run_epoch()
     assert "a topic of one partition" in refused.value.remedy
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_late_events_of_unknown_keys_are_left_out_by_all_that_came(tmp_path: Path, seed: int) -> None:
+    randomly = random.Random(seed)  # noqa: S311 - the same log each time
+    log: list[Event] = []
+    for place in range(24):
+        op, row = randomly.choice("ccuuud"), {"id": randomly.randint(1, 3), "v": str(place)}
+        log.append({"op": op, "before": row, "after": None if op == "d" else row, "at": place})
+    sent = [*log, *randomly.sample(log, 6)]
+    randomly.shuffle(sent)
+    pipeline, came = pipeline_over(tmp_path, order_by="at", unknown="ignore"), list[Event]()
+    for number, events in enumerate(cut(randomly, sent)):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+        came += events
+        there: dict[int, tuple[Any, ...]] = {}
+        for event in sorted(came, key=lambda one: one["at"]):
+            key = event["before"]["id"]
+            if event["op"] == "d":
+                there.pop(key, None)
+            elif event["op"] == "c" or key in there:
+                there[key] = (event["after"]["v"], None)
+        assert current(pipeline) == there
+        assert [row.n for row in pipeline.read("sums").collect()] == [len(there)]

@@ -35,6 +35,7 @@ class ChangesOfEvents(ChangesOfRows):
     """The lowering of a ``to_changes`` of change events."""
 
     reads_twice: ClassVar[bool] = True
+    of_events: ClassVar[bool] = True
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[tuple[str, ...]]) -> Rows:

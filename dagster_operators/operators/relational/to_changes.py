@@ -85,7 +85,8 @@ class ToChanges(LogicalOperator):
         deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
         unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
             delete out, ``ignore`` leaves both out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every
-            row is judged by what those before it left, so it does not matter how they are cut into epochs.
+            row is judged by what those before it left, so it does not matter how they are cut into epochs. Rows that say nothing
+            of an operation bring their row in any case.
         max_deleted: Where each epoch has all rows there are (an extract), so that what it lacks is gone: the share of the rows
             there are that one may lack. None where epochs add up. Nothing that is stored depends on how large it is.
     """
@@ -126,12 +127,6 @@ class ToChanges(LogicalOperator):
         stream = inputs[0]
         if self.unknown not in _POLICIES:
             raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {self.unknown!r}', operator=self.name)
-        if self.unknown == "ignore" and (self.order is not None or stream.columns is None or PLACE not in stream.columns):
-            raise PipelineError(
-                'unknown="ignore" is for change events in the order of their source: in another, what is unknown when it '
-                "comes may be known by what comes after it", operator=self.name,
-                remedy='write unknown="repair", which leaves deletions of unknown keys out, too',
-            )  # fmt: skip
         if stream.updating:
             self._check_plain()
         else:
@@ -199,6 +194,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     """
 
     states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION),)
+    of_events: ClassVar[bool] = False
+    """Whether rows say what is done to the row of their key: of others none updates a row that is not there."""
 
     logical: ToChanges
     keys: tuple[str, ...]
@@ -225,7 +222,10 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         state.fold(self._deciding_rows, None if self.logical.order is not None else self._there)
         if new is None:
             return None
-        before = new.filter("false") if old is None else self._newest(with_keys_of(old, new, self.keys))
+        there = None if old is None else with_keys_of(old, new, self.keys)
+        before = new.filter("false") if there is None else self._newest(there)
+        if self._ignores_late:
+            new = self._newest(new if there is None else new.unionByName(there))
         if self._ignores:
             before = before.filter(f"NOT {_ONLY}")
         return self._changes(new, before, columns)
@@ -243,7 +243,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}", *more)
         if logical.unknown == "fail":
             rows = self._judged(rows)
-        if self._ignores:
+        if self._ignores and not self._ignores_late:
             rows = self._known_within(rows, PLACE, f"{OPERATION} <> 'update'", f"{OPERATION} = 'delete'")
         order = _LAST_PLACE if logical.order is None else last_first(self._deciding(rows), f"{OPERATION} = 'delete'")
         last = rows if marked else first_rows(rows, self._together, order, None, 1).drop(NUMBER)
@@ -253,13 +253,13 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             f"coalesce({OPERATION} = 'delete', false) AS {GONE}",
             *([PLACE] if logical.order is not None else []),
             *([_FIRST] if logical.unknown == "fail" else []),
-            *([_ONLY] if self._ignores else []),
+            *([f"{OPERATION} = 'update' AS {_ONLY}" if self._ignores_late else _ONLY] if self._ignores else []),
         )
 
     @property
     def _together(self) -> list[str]:
         """SQL for what rows of an epoch have in common one of which is left."""
-        return list(map(quoted, self.keys))
+        return [*map(quoted, self.keys), *([f"({OPERATION} = 'update')"] if self._ignores_late else [])]
 
     def _version_of(self, last: DataFrame, version: int) -> str:  # noqa: ARG002 - others look at the rows
         """SQL for the version of the rows that an epoch leaves."""
@@ -267,7 +267,12 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     @property
     def _ignores(self) -> bool:
-        return self.logical.unknown == "ignore"
+        return self.logical.unknown == "ignore" and self.of_events
+
+    @property
+    def _ignores_late(self) -> bool:
+        """Whether what is unknown when it comes may be known by what comes later: updates are judged when they are read."""
+        return self._ignores and self.logical.order is not None
 
     def _known_within(self, rows: DataFrame, order: str, telling: str, gone: str) -> DataFrame:
         """The rows of keys without the updates that come when their key is gone, and whether nothing tells that it is there.
@@ -299,7 +304,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     def _newest(self, rows: DataFrame) -> DataFrame:
         """The newest row of each key."""
         if self._ignores:
-            rows = self._known_within(rows, VERSION, f"NOT {_ONLY}", f"NOT {_ONLY} AND {GONE}")
+            order_of = PLACE if self._ignores_late else VERSION
+            rows = self._known_within(rows, order_of, f"NOT {_ONLY}", f"NOT {_ONLY} AND {GONE}")
         ordered = last_first(self._deciding(rows), GONE) if self.logical.order is not None else ()
         order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
@@ -312,7 +318,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         """
         if not self._ignores:
             return self._newest(rows)
-        newest = (OrderItem(VERSION, descending=True, nulls_first=False),)
+        ordered = last_first(self._deciding(rows), GONE) if self._ignores_late else ()
+        newest = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, [*map(quoted, self.keys), _ONLY], newest, None, 1).drop(NUMBER)
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
@@ -337,7 +344,11 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         on = " AND ".join(same_key(quoted(key), named[key], compared.get(key)) for key in self.keys) or "true"
         same = " AND ".join(same_value(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
-        stale = f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})" if ordered else ""
+        stale = (
+            f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})"
+            if ordered and not self._ignores_late
+            else ""
+        )
         unknown = f" OR ({_ONLY} AND NOT {there})" if self._ignores else ""
         nothing = f"({there} AND NOT {GONE} AND {same}){stale}{unknown}"
         taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"

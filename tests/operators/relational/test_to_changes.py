@@ -138,6 +138,9 @@ def test_keys_with_a_null_in_them_are_found_again(tmp_path: Path) -> None:
 
 def test_keys_that_are_not_there_can_fail_the_epoch(tmp_path: Path) -> None:
     built(tmp_path / "repaired", [[row(1, 1.0, 1, gone=True)]]).run_epoch()
+    ignoring = built(tmp_path / "ignored", [[row(1, 1.0, 1, gone=True), row(2, 1.0, 1)]], unknown="ignore")
+    ignoring.run_epoch()
+    assert found(ignoring, "current") == [(2, 1.0)]
     with pytest.raises(OperatorsError, match="operation delete has the key 1, which is not there"):
         built(tmp_path / "failed", [[row(1, 1.0, 1, gone=True)]], unknown="fail").run_epoch()
 

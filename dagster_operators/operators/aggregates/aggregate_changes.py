@@ -1,7 +1,8 @@
 """Aggregation per key without a window over rows that come and go: the current row of each key, as long as it has rows.
 
 An epoch's changes become state rows that say by how much each sum, and the weight of each value, changes. Then the groups that
-were touched are put together from all that the state holds of them; a group of which nothing is left leaves the table.
+were touched are put together from all that the state holds of them; a group of which nothing is left leaves the table. Without
+keys all rows are one group, which has its row from the first epoch on, whether or not there is anything in it.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ class AggregateChanges(RelationalOperator[AggregateTypes]):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
-        if inputs[0] is None:
+        if inputs[0] is None and self.logical.keys:
             return None
         weighted = WeightedPartials(self.logical.parts.typed(analysed.facts))
         state = context.state(self.logical.name, "weighted")
-        state.append(weighted.update(inputs[0], self._keys))
+        if inputs[0] is not None:
+            state.append(weighted.update(inputs[0], self._keys))
+        if not (self.logical.keys or state.files or context.round):
+            state.append(weighted.nothing(context.session, analysed.states["weighted"]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.logical.keys)
         state.fold(lambda frame: weighted.fold(frame, self._keys))

@@ -25,9 +25,10 @@ from dagster_operators.operators.forgetting_keys import forgetting_keys
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +81,14 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
-        if inputs[0] is None:
+        if inputs[0] is None and self.logical.keys:
             return None
         parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
-        state.append(parts.update(inputs[0], self._keys))
+        if inputs[0] is not None:
+            state.append(parts.update(inputs[0], self._keys))
+        elif not (state.files or context.round):  # all rows have one row, also if there are none
+            state.append(parts.merge(_no_rows(context.session, analysed.states["partials"]), ()))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.logical.keys)
         state.fold(lambda frame: parts.merge(frame, self._keys))
@@ -98,3 +102,8 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
 
     def _finish(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
         return parts.merge(frame, self._keys).selectExpr(*self._keys, *parts.results)
+
+
+def _no_rows(session: SparkSession, schema_json: str) -> DataFrame:
+    columns = (f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in Schema.from_json(schema_json).types.items())
+    return session.range(0).selectExpr(*columns)

@@ -28,9 +28,10 @@ from dagster_operators.operators.aggregates.partial_results import (
 )
 from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, raised
 from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _ADDED: Final = "__added"
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
@@ -72,13 +73,13 @@ class Sum:
         column: Its name.
         value: SQL for what a row that is added counts.
         type: Its type.
-        goes_round: Whether the engine adds up whole numbers without a look at whether the sum fits.
+        long: Whether what it adds up are long whole numbers: some of them may need a wider type until others are taken away.
     """
 
     column: str
     value: str
     type: str = "BIGINT"
-    goes_round: bool = False
+    long: bool = False
 
     @property
     def difference(self) -> str:
@@ -92,16 +93,17 @@ class Sum:
     @property
     def again(self) -> str:
         """The SQL aggregate over state rows."""
-        return f"CAST({self._sum(self.column)} AS {self.type})" if self._is_wide else self._sum(self.column)
+        return f"CAST({self.whole} AS {self.type})" if self.long else self.whole
 
     @property
-    def _is_wide(self) -> bool:
-        return self.goes_round and self.type == "BIGINT"
+    def whole(self) -> str:
+        """The same as far as it may go on the way to a sum that fits its type."""
+        return self._sum(self.column)
 
     def _sum(self, value: str) -> str:
-        """The sum, or zero; where the engine would go round, in a type that it fits in before it is cast."""
-        if self._is_wide:
-            return f"coalesce(sum(CAST({value} AS DECIMAL(20,0))), CAST(0 AS DECIMAL(20,0)))"
+        """The sum, or zero, in a type that it fits in before it is cast: Spark would fail in between, and Sail go round."""
+        if self.long:
+            return f"coalesce(sum(CAST({value} AS DECIMAL(28,0))), CAST(0 AS DECIMAL(28,0)))"
         return f"coalesce(CAST({sum_of_decimals(value, self.type.lower())} AS {self.type}), CAST(0 AS {self.type}))"
 
 
@@ -141,7 +143,7 @@ class WeightedPartials:
                 columns[slot] = Sum(slot, _one_each(_counted(kind, call)))
                 continue
             type_text = self._types[call.arguments[0]]
-            columns[slot] = Sum(slot, _whole(call, type_text), _sum_type(kind, type_text), self.parts.types.goes_round)
+            columns[slot] = _sum_of(slot, kind, call, type_text)
             if kind is partial.SUM:
                 columns[f"{slot}__n"] = Sum(f"{slot}__n", _one_each(call.kept(call.arguments[0])))
         return columns
@@ -176,29 +178,46 @@ class WeightedPartials:
         columns = {**self.values, **{name: part.value for name, part in self.sums.items()}, _ADDED: ADDED}
         rows = changes.selectExpr(*keys, *(f"{text} AS {column}" for column, text in columns.items()))
         summed = rows.groupBy(*keys, *self.values).agg(*(F.expr(part.difference).alias(name) for name, part in self.sums.items()))
-        return summed.filter(self._anything)
+        return summed.filter(self.anything)
+
+    def nothing(self, session: SparkSession, schema_json: str) -> DataFrame:
+        """The state row of all rows where there are none; it changes nothing in what it is merged with.
+
+        Args:
+            session: The engine's.
+            schema_json: The schema of state rows.
+        """
+        types = Schema.from_json(schema_json).types.items()
+        columns = (f"CAST({0 if name in self.sums else 'NULL'} AS {kind}) AS {quoted(name)}" for name, kind in types)
+        return session.range(1).selectExpr(*columns)
 
     def merge(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         """State rows added up, those that cancel out still among them."""
+        return self._merged(rows, keys, {name: part.again for name, part in self.sums.items()})
+
+    def added_up(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """What :meth:`restore` can go on from: state rows added up, in wider types than the state has if need be."""
+        return self._merged(rows, keys, {name: part.whole for name, part in self.sums.items()})
+
+    def _merged(self, rows: DataFrame, keys: Sequence[str], sums: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as F
 
-        again = (F.expr(part.again).alias(name) for name, part in self.sums.items())
-        return rows.groupBy(*keys, *self.values).agg(*again)
+        return rows.groupBy(*keys, *self.values).agg(*(F.expr(text).alias(name) for name, text in sums.items()))
 
     def fold(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         """State rows added up, without those that cancel out."""
-        return self.merge(rows, keys).filter(self._anything)
+        return self.merge(rows, keys).filter(self.anything)
 
     def restore(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         """The partial results of each group, from all of its state rows; a group of which nothing is left has the weight 0.
 
-        The query fails where more was taken back than there was.
+        The query fails where more was taken back than there was, or something else, as far as sums and counts tell.
         """
         from pyspark.sql import functions as F
 
         told = raised(keys, "aggregate")
-        checked = f"CASE WHEN {WEIGHT} < 0 THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
-        merged = self.merge(rows, keys)
+        checked = f"CASE WHEN {self._impossible} THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
+        merged = self.added_up(rows, keys)
         found = merged.selectExpr(*(f"`{name}`" for name in merged.columns if name != WEIGHT), checked)
         found = self._copied(found) if self._needs_copies else found
         restored = (F.expr(sql).alias(name) for name, sql in self.restored.items())
@@ -222,8 +241,20 @@ class WeightedPartials:
         return copies.selectExpr(*others, *summed, f"least({WEIGHT}, 1L) AS {WEIGHT}")
 
     @property
-    def _anything(self) -> str:
+    def anything(self) -> str:
+        """SQL for whether a state row says anything."""
         return " OR ".join(f"{name} <> 0" for name in self.sums)
+
+    @property
+    def _impossible(self) -> str:
+        """SQL for whether no rows give what a merged state row says: as many values as no rows have, or a sum of none."""
+        signs = [f"{WEIGHT} < 0"]
+        for slot, (kind, _) in self.parts.slots.items():
+            if slot in self.sums:
+                count = slot if kind in _COUNTS else f"{slot}__n"
+                signs += [f"{count} < 0 OR {count} > {WEIGHT}"] if count in self.sums else []
+                signs += [] if kind in _COUNTS else [f"({count if count in self.sums else WEIGHT} = 0 AND {slot} <> 0)"]
+        return " OR ".join(signs)
 
     def _has_inverse(self, kind: PartialKind, call: Call) -> bool:
         if kind in _COUNTS:
@@ -282,14 +313,11 @@ def _counted(kind: PartialKind, call: Call) -> str:
     return call.kept("1", *(f"({argument}) IS NOT NULL" for argument in call.arguments if argument != "*"))
 
 
-def _sum_type(kind: PartialKind, type_text: str) -> str:
-    decimals = decimals_in(type_text)
-    if decimals:
-        return f"DECIMAL({min(decimals[0][0] + 10, 38)},{decimals[0][1]})"
-    return "BIGINT" if kind is partial.SUM else "DECIMAL(38,0)"
-
-
-def _whole(call: Call, type_text: str) -> str:
-    """The value of a row that is summed up, in a type that many fit in."""
+def _sum_of(column: str, kind: PartialKind, call: Call, type_text: str) -> Sum:
+    """A column that adds up values, each in a type that many of them fit in: Sail goes round where a sum does not fit."""
     value = call.kept(f"({call.arguments[0]})")
-    return f"CAST({value} AS BIGINT)" if type_text in _WHOLE else value
+    if decimals := decimals_in(type_text):
+        return Sum(column, value, f"DECIMAL({min(decimals[0][0] + 10, 38)},{decimals[0][1]})")
+    if kind is partial.TOTAL:
+        return Sum(column, f"CAST({value} AS DECIMAL(20,0))", "DECIMAL(38,0)")
+    return Sum(column, f"CAST({value} AS BIGINT)", long=type_text == "bigint")

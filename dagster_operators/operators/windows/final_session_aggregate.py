@@ -77,12 +77,12 @@ class AggregateFinalSessions(AggregateSessionsOfChanges):
         since, until = self.logical.final(begin), self.logical.final(end)
         becoming = [f"{LAST} > {number(since, LAST)}"] if begin != MIN_WATERMARK else []
         becoming += [f"{LAST} <= {number(until, LAST)}"] if end != MAX_WATERMARK else []
-        sessions = self._sessions(weighted.fold(rows, self._group))
+        sessions = self._sessions(weighted.added_up(rows, self._group), weighted)
         return self._final(sessions.filter(" AND ".join(becoming)) if becoming else sessions, weighted)
 
     @override
     def _output(self, now: DataFrame, before: DataFrame | None, weighted: WeightedPartials) -> DataFrame:
-        return self._final(self._sessions(now), weighted)
+        return self._final(self._sessions(now, weighted), weighted)
 
     def _final(self, sessions: DataFrame, weighted: WeightedPartials) -> DataFrame:
         found = weighted.restore(sessions, self._session)

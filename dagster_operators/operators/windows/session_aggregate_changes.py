@@ -101,7 +101,7 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
         if end == MAX_WATERMARK:
             state.drop(lambda _: True)
         else:
-            self._leave_out(context, end)
+            self._leave_out(context, weighted, end)
             state.fold(lambda rows: weighted.fold(rows, self._group))
         return found
 
@@ -115,7 +115,7 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
         before = None if old is None else with_keys_of(old, new, keys)
         return self._output(new if before is None else new.unionByName(before), before, weighted)
 
-    def _leave_out(self, context: StageContext, watermark: int) -> None:
+    def _leave_out(self, context: StageContext, weighted: WeightedPartials, watermark: int) -> None:
         """Drop the rows of sessions that are final, if there may be many: an old row may be of a session that goes on."""
         if watermark == MIN_WATERMARK:
             return
@@ -134,17 +134,17 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
         marked = stored.selectExpr("*", f"false AS {_NEW}")
         every = marked if new is None else marked.unionByName(new.selectExpr("*", f"true AS {_NEW}"))
         of = ", ".join((*map(quoted, self.logical.keys), START))
-        sessions = self._sessions(every).selectExpr("*", f"bool_or({_NEW}) OVER (PARTITION BY {of}) AS __has_new")
+        sessions = self._sessions(every, weighted).selectExpr("*", f"bool_or({_NEW}) OVER (PARTITION BY {of}) AS __has_new")
         going_on = sessions.filter(f"{LAST} > {context.varying(final, LAST)} OR __has_new")  # a session goes as a whole
         times = going_on.select(*map(quoted, self.logical.keys), TIME).distinct()
         kept = join_by_keys(stored, times, self.logical.keys, "left_semi", conditions=[f"one.{TIME} = other.{TIME}"])
         state.append(kept)
         state.drop(lambda file: file.path in earlier)
 
-    def _sessions(self, rows: DataFrame) -> DataFrame:
+    def _sessions(self, rows: DataFrame, weighted: WeightedPartials) -> DataFrame:
         """State rows, all there are of their keys, with where the session starts that they are of and its last row.
 
-        Times at which every row was taken back are of none; what is wrong among them stays, for the query to fail. Rows of one
+        Rows that say nothing any more are of none; what is wrong among them stays, for the query to fail. Rows of one
         time have any order: the first of them begins a session, and its number is that of all up to this time.
         """
         partition = ", ".join(map(quoted, self.logical.keys))
@@ -152,8 +152,7 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
             f"PARTITION BY {partition} " if partition else "",
             f"PARTITION BY {partition}, " if partition else "PARTITION BY ",
         )
-        there = rows.selectExpr("*", f"sum(abs({WEIGHT})) OVER ({of}{TIME}) AS __there").filter("__there <> 0").drop("__there")
-        before = there.selectExpr(
+        before = rows.filter(weighted.anything).selectExpr(
             "*", f"max({TIME}) OVER ({by}ORDER BY {TIME} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS __before"
         )
         begins = f"CASE WHEN __before IS NULL OR {TIME} - __before >= {self.logical.window.gap}L THEN 1L ELSE 0L END"
@@ -177,12 +176,12 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
     def _output(self, now: DataFrame, before: DataFrame | None, weighted: WeightedPartials) -> DataFrame:
         """The sessions of keys as they are now; those that were there before, and are no more, leave the table."""
         keys, group, bounds = [*map(quoted, self.logical.keys)], self._session, self._bounds
-        merged = weighted.fold(now, self._group)
-        found = weighted.restore(self._sessions(merged), group)
+        merged = weighted.added_up(now, self._group)
+        found = weighted.restore(self._sessions(merged, weighted), group)
         rows = found.selectExpr(*keys, *bounds, *weighted.results, f"{WEIGHT} = 0 AS {DELETED}")
         if before is None:
             return rows
-        were = self._sessions(weighted.fold(before, self._group)).select(*group).distinct()
+        were = self._sessions(weighted.added_up(before, self._group), weighted).select(*group).distinct()
         same = [f"one.{START} = other.{START}", f"one.{LAST} = other.{LAST}"]
         gone = join_by_keys(were, found.select(*group), self.logical.keys, "left_anti", conditions=same)
         kinds = schema_of(rows).types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -231,6 +232,91 @@ def test_the_state_forgets_what_cancels_out(sail: Any) -> None:
     state = weighted.update(frame, ["k"])
     assert {one.k for one in state.collect()} == {"b", "c"}
     assert {one.k for one in weighted.fold(state.union(state), ["k"]).collect()} == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param([row("a", 5)], id="a sum of no rows"),
+        pytest.param([row("a", 1, d="1.00")], id="a mean of no rows"),
+        pytest.param([row("b", None)] * 5, id="fewer rows than none"),
+        pytest.param([row("b", None)] * 3, id="more values than rows"),
+        pytest.param([row("b", 1)] * 3, id="fewer values than none"),
+    ],
+)
+@pytest.mark.sail
+def test_sums_and_counts_tell_of_another_row_that_is_taken_back_where_they_can(tmp_path: Path, wrong: list[Row]) -> None:
+    there = [row("a", 1), row("b", 1), row("b", 2), row("b", None), row("b", None)]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([changes("insert", *there), changes("delete", *wrong)], schema=SCHEMA))
+    rows.as_changes().key_by("k").aggregate(total="sum(v)", mean="avg(d)", n="count(v)").to_table("t")
+    pipeline.run_epoch()
+    with pytest.raises(OperatorsError, match=r"takes a row back that is not there \(a delete or an update_before of the key k="):
+        pipeline.run_epoch()
+
+
+LONG = 2**62
+BIG_SCHEMA = "k string, n long, at timestamp, _change string"
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_long_whole_numbers_add_up_beyond_their_type_on_the_way(tmp_path: Path, engine: str) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    there = [{"k": "a", "n": n, "at": moment} for n in (LONG, LONG, LONG, -LONG)]
+    batches = [
+        [*changes("insert", *there), *changes("delete", there[0], there[1])],
+        [*changes("insert", *there[:3]), *changes("delete", there[0], there[1])],
+    ]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    source = do.MemorySource(batches, schema=BIG_SCHEMA)
+    rows = pipeline.source("rows", source, event_time="at", lateness="1 day").as_changes()
+    means = {"mean": "avg(n)", "spread": "stddev_pop(n)"}
+    rows.key_by("k").aggregate(means, total="sum(n)", name="totals").to_table("totals")
+    rows.key_by("k").window(do.Tumbling("1 hour")).aggregate(means, total="sum(n)").to_table("hourly")
+    rows.key_by("k").window(do.Session("1 hour")).aggregate(means, total="sum(n)").to_table("sessions")
+    rows.key_by("k").pivot("n", {"long": LONG, "other": -LONG}, mean="avg(n)", name="wide").to_table("wide")
+    for mean, spread, total in ((0, LONG, 0), (LONG / 3, LONG * math.sqrt(8) / 3, LONG)):
+        pipeline.run_epoch()
+        for name in ("totals", "hourly", "sessions"):
+            ((*_, found_mean, found_spread, found_total),) = table(pipeline, name)
+            assert (name, found_total) == (name, total)
+            assert (found_mean, found_spread) == (pytest.approx(mean), pytest.approx(spread))
+        assert table(pipeline, "wide") == [["a", float(LONG), -float(LONG)]]
+
+
+COUNTED = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "mean": "avg(f)"}
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_all_rows_have_one_row_also_where_there_are_none(tmp_path: Path, engine: str) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    plain = pipeline.source("plain", do.MemorySource([[row("a", 1)], [row("a", 2)]], schema=SCHEMA))
+    gone = [*changes("insert", row("a", 1)), *changes("delete", row("a", 1))]
+    rows = pipeline.source("rows", do.MemorySource([gone, gone, changes("insert", row("a", 3))], schema=SCHEMA)).as_changes()
+    later = pipeline.source("later", do.MemorySource([[], [row("b", 4)]], schema=SCHEMA))
+    streams = {
+        "changes": rows,
+        "filtered": rows.filter("v > 3"),
+        "joined": rows.join(rows.filter("v > 3").rename(v="w", f="g", d="e"), on="k"),
+        "numbered": rows.key_by("k").over("v", place="row_number()"),
+        "appended": plain.filter("v > 1"),
+        "later": later,
+    }
+    for name, stream in streams.items():
+        stream.aggregate(COUNTED, name=f"{name}_in_all").to_table(name)
+        stream.aggregate(n="count(*)", total="sum(v)", name=f"{name}_sums").to_table(f"{name}_sums")
+    streams["changes"].aggregate(n="count(*)", name="inner").aggregate(n="sum(n)", rows="count(*)").to_table("nested")
+    found: list[dict[str, list[list[Any]]]] = []
+    for _ in range(3):
+        pipeline.run_epoch()
+        found.append({name: table(pipeline, name) for name in (*streams, *(f"{name}_sums" for name in streams), "nested")})
+    nothing, one = [[0, None, None, None]], lambda v: [[1, v, v, None]]
+    wanted: list[dict[str, list[list[Any]]]] = [dict.fromkeys(streams, nothing) | {"nested": [[0, 1]]} for _ in range(3)]
+    wanted[1] |= {"appended": one(2), "later": one(4)}
+    wanted[2] |= {"changes": one(3), "numbered": one(3), "appended": one(2), "later": one(4), "nested": [[1, 1]]}
+    for epoch in wanted:
+        epoch |= {f"{name}_sums": [epoch[name][0][:2]] for name in streams}
+    assert found == wanted
 
 
 @do.udaf("long")

@@ -68,7 +68,7 @@ class Snapshot:
                 f"there is no table {table!r}", pipeline=self._pipeline.name, table=table,
                 remedy=f"there are: {', '.join(self.versions) or 'none'}",
             )  # fmt: skip
-        return self._pipeline.epochs.read(f"tables/{table}", self.versions[table])
+        return self._pipeline.epochs.read(f"tables/{table}", self._complete)
 
     def to_arrow(self, table: str, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
         """A table's rows in this snapshot, read in this process without an engine: for small tables, or their first rows.

@@ -178,7 +178,7 @@ class DeltaReader(Connector):
         """All rows: by the list of files, or through the engine's own Delta reader where rows may be marked as deleted."""
         columns = self._columns(version, names)
         if not self._log.may_have_deletion_vectors(version):
-            files = sorted(self._log.files(version), key=lambda each: each.file)
+            files = sorted(self._all_files(version), key=lambda each: each.file)
             return self._read_files(session, files, columns)
         frame = session.read.format("delta").option("versionAsOf", version).load(self._log.location.folder_uri())
         return frame.select(*(column.name for column in columns))
@@ -187,8 +187,12 @@ class DeltaReader(Connector):
         """The data files of a slice; of a change feed those with the added rows."""
         first, last = versions_of(items)
         if first is None:
-            return self._log.files(last)
+            return self._all_files(last)
         return [file for commit in self._log.commits(first, last) for file in commit.added]
+
+    def _all_files(self, version: int) -> list[DataFile]:
+        """All data files of a version."""
+        return self._log.files(version)
 
     def _footers(self, items: JSON) -> list[parquet_format.Footer] | None:
         """The footers of a slice; None where they would be too many or not tell what is read."""

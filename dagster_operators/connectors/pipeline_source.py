@@ -230,9 +230,11 @@ class PipelineSource(DeltaReader):
         if not self.changes and self._up.is_updating(self.table):
             raise self._refused("is an updating table, whose rows change from epoch to epoch", "read")
         version = self._up.version(epoch, self.table)
+        self._up.require_own(epoch, self.table)
         more = (last := self._up.epoch()) is not None and last.epoch > epoch.epoch
         if not isinstance(start, dict):
             end = self._position(epoch.epoch, version)
+            self._all_files(version)  # now, as before the first epoch nothing can be reset
             return SliceChoice(SourceSlice(None, end, {"snapshot": version}), more=more)
         before = self._version_of(start)
         self._check_same(start, before, version)
@@ -250,6 +252,7 @@ class PipelineSource(DeltaReader):
         if epoch is None:
             raise nothing_there(str(self.root), self.table)
         pin = {"snapshot": self._up.version(epoch, self.table)}
+        self._up.require_own(epoch, self.table)
         if not self._up.is_written(self.table):
             as_it_is = f"if it stays as it is, look it up as a Delta table: DeltaSource({self.uri!r})"
             raise self._up.ended(epoch, self.table, as_it_is)
@@ -277,7 +280,7 @@ class PipelineSource(DeltaReader):
     def _has_rows(self, before: int, version: int) -> bool:
         """Whether anything happened to rows between two versions; rows that are gone are refused unless changes are read."""
         if self.changes:
-            return any(commit.changes_data for commit in self._log.commits(before + 1, version))
+            return any(commit.changes_data for commit in self._commits(before + 1, version))
         added, gone = self._net(before + 1, version)
         if gone is not None:
             made = self._up.made(self.table, gone.version)
@@ -285,11 +288,21 @@ class PipelineSource(DeltaReader):
             raise self._refused(f"lost rows: {told} of the pipeline {self.pipeline_name!r} took them back", "read further")
         return bool(added)
 
+    def _commits(self, first: int, last: int) -> Iterator[Commit]:
+        """What the pipeline committed as these versions.
+
+        Raises:
+            BadInputError: Somebody wrote over one of them.
+        """
+        for commit in self._log.commits(first, last):
+            self._up.require_known(commit, self.table)
+            yield commit
+
     def _net(self, first: int, last: int) -> tuple[list[DataFile], Commit | None]:
         """The files that versions added and that are still there, and a commit that removed others."""
         added: dict[str, DataFile] = {}
         gone: Commit | None = None
-        for commit in self._log.commits(first, last):
+        for commit in self._commits(first, last):
             if commit.has_deletion_vectors:
                 gone = gone or commit
             for path in commit.removed:
@@ -307,6 +320,12 @@ class PipelineSource(DeltaReader):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
+    @override
+    def verify_again(self, items: JSON, schema_json: str) -> None:
+        super().verify_again(items, schema_json)
+        if commit := self._log.commit(versions_of(items)[1]):  # it may have been written over since it was chosen
+            self._up.require_known(commit, self.table)
+
     @property
     @override
     def _change_fields(self) -> list[dict[str, Any]]:
@@ -316,13 +335,19 @@ class PipelineSource(DeltaReader):
     def _files(self, items: JSON) -> list[DataFile]:
         first, last = versions_of(items)
         if first is None:
-            return self._log.files(last)
+            return self._all_files(last)
         return [*itertools.chain(*self._both(first, last))] if self.changes else self._net(first, last)[0]
+
+    @override
+    def _all_files(self, version: int) -> list[DataFile]:
+        files = super()._all_files(version)
+        self._up.require_files(self.table, version, [each.file.path for each in files])
+        return files
 
     def _both(self, first: int, last: int) -> tuple[list[DataFile], list[DataFile]]:
         """The files that are no longer there, and those that are new."""
-        before = {each.file.path: each for each in self._log.files(first - 1)}
-        after = {each.file.path: each for each in self._log.files(last)}
+        before = {each.file.path: each for each in self._all_files(first - 1)}
+        after = {each.file.path: each for each in self._all_files(last)}
         gone, new = before.keys() - after.keys(), after.keys() - before.keys()
         return [before[path] for path in sorted(gone)], [after[path] for path in sorted(new)]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import EndedInputError, MissingInputError, PipelineError
+from dagster_operators.errors import BadInputError, EndedInputError, ForeignWriteError, MissingInputError, PipelineError
 
 if TYPE_CHECKING:
+    from dagster_operators.storage.delta_log import Commit
     from dagster_operators.transactions.history import History
     from dagster_operators.transactions.ledger import DeltaLedger
     from dagster_operators.transactions.manifest import TableTime
+    from dagster_operators.transactions.own_commits import OwnCommits
     from dagster_operators.transactions.records import Complete
 
 
@@ -27,6 +29,7 @@ class Upstream:
         self._storage_options = storage_options
         self._name: str | None = None
         self._found: tuple[DeltaLedger, History] | None = None
+        self._own: OwnCommits | None = None
 
     def _ledger(self) -> tuple[DeltaLedger, History] | None:
         """The ledger and what it says of the past; None as long as there is none."""
@@ -34,13 +37,14 @@ class Upstream:
             from dagster_operators.storage.root import Root
             from dagster_operators.transactions.history import History
             from dagster_operators.transactions.ledger import DeltaLedger
+            from dagster_operators.transactions.own_commits import OwnCommits
             from dagster_operators.transactions.whose import pipeline_in
 
             root = Root(self._root, self._storage_options)
             self._name = pipeline_in(root)
             if self._name is not None:
                 ledger = DeltaLedger(root, self._name, creates=False)
-                self._found = ledger, History(ledger)
+                self._found, self._own = (ledger, History(ledger)), OwnCommits(root, ledger)
         return self._found
 
     @property
@@ -129,6 +133,52 @@ class Upstream:
             )  # fmt: skip
         return version
 
+    def require_own(self, epoch: Complete, table: str) -> None:
+        """See that a table at an epoch is what the epoch committed.
+
+        Raises:
+            BadInputError: Somebody wrote over it.
+        """
+        try:
+            if self._ledger() and self._own:
+                self._own.require(epoch, f"tables/{table}")
+        except ForeignWriteError as error:
+            raise _as_input(error) from None
+
+    def require_files(self, table: str, version: int, paths: Collection[str]) -> None:
+        """See that the files of a version of a table are those that epochs committed.
+
+        Raises:
+            BadInputError: They are not.
+        """
+        name, found, last = f"tables/{table}", self._ledger(), self.epoch()
+        if not (found and self._own and last):
+            return
+        past = () if last.versions.get(name) == version else reversed(found[1].completed())
+        epoch = last if not past else next((done for done in past if done.versions.get(name) == version), None)
+        try:
+            if epoch:
+                self._own.require_files(epoch, name, paths)
+        except ForeignWriteError as error:
+            told = _as_input(error)
+            if epoch is not last:  # a repair puts the last one in order, and leaves this one as it is
+                told.remedy = 'read it anew, into tables that begin anew: pipeline.reset(source, 0, tables="restart")'
+            raise told from None
+
+    def require_known(self, commit: Commit, table: str) -> None:
+        """See that a commit of a table was made by some epoch of the pipeline, or was accepted.
+
+        Raises:
+            BadInputError: Somebody else wrote it.
+        """
+        found = self._ledger()
+        if not (found and self._own) or not commit.version or found[0].pipeline() in commit.applications:
+            return
+        name = f"tables/{table}"
+        if not self._own.is_settled(name, commit.version):
+            made = self.made(table, commit.version)
+            raise _as_input(self._own.written_over(name, commit.version, made.epoch if made else 0))
+
     def time(self, epoch: Complete, table: str) -> TableTime | None:
         """How far time had come in a table at the end of an epoch; None if it has no event time."""
         return epoch.times.get(table)
@@ -144,6 +194,11 @@ class Upstream:
         """The epoch that made a version of a table, if one did."""
         name, found = f"tables/{table}", self._ledger()
         return next((done for done in (found[1].completed() if found else ()) if done.versions.get(name, -1) >= version), None)
+
+
+def _as_input(error: ForeignWriteError) -> BadInputError:
+    """What is wrong with a table of another pipeline, as an error of the input: there it is settled, not here."""
+    return BadInputError(error.problem, remedy=error.remedy, **error.where)
 
 
 def nothing_there(root: str, table: str) -> MissingInputError:

@@ -35,6 +35,7 @@ def read_arrow(
     Raises:
         PipelineError: There is no such table or column in that epoch.
         LostFileError: A file of the table is missing.
+        ForeignWriteError: Somebody wrote over what the epoch committed.
     """
     import pyarrow as pa
 
@@ -43,8 +44,8 @@ def read_arrow(
     dataset, versions = f"tables/{table}", table_names(complete.versions)
     if table not in versions:
         raise _unknown("table", table, list(versions), pipeline=coordinator.pipeline, epoch=complete.epoch)
-    schema = _chosen(coordinator, table, complete.versions[dataset], columns)
-    files = [file for file in coordinator.files(dataset, complete.versions[dataset]) if file.rows]
+    schema_json, found = coordinator.content(complete, dataset)
+    schema, files = _chosen(coordinator, table, schema_json, columns), [file for file in found if file.rows]
     if lost := lost_files(coordinator.root, {f"{dataset}/{file.path}": file.size for file in files}):
         raise lost_error(lost, "rows cannot be read", PUT_BACK, view=coordinator.view(), pipeline=coordinator.pipeline)
     batches: list[pa.RecordBatch] = []
@@ -57,10 +58,10 @@ def read_arrow(
     return pa.Table.from_batches(batches, schema)
 
 
-def _chosen(coordinator: Coordinator, table: str, version: int, columns: Sequence[str] | None) -> pa.Schema:
+def _chosen(coordinator: Coordinator, table: str, schema_json: str, columns: Sequence[str] | None) -> pa.Schema:
     import pyarrow as pa
 
-    schema = Schema.from_json(coordinator.schema(f"tables/{table}", version)).with_nulls().to_arrow()
+    schema = Schema.from_json(schema_json).with_nulls().to_arrow()
     unknown = [name for name in columns or () if name not in schema.names]
     if unknown:
         raise _unknown("column", unknown[0], schema.names, pipeline=coordinator.pipeline, table=table)

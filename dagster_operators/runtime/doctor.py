@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 import uuid
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from dagster_operators.errors import OperatorsError
 from dagster_operators.runtime.engine import check_java, default_engine
 from dagster_operators.storage.presence import lost_files
-from dagster_operators.transactions.lost import ways_out
+from dagster_operators.transactions.lost import repair_command, ways_out
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -113,7 +114,8 @@ def _space(root: Root) -> Finding:
         return Finding("space", "ok", "an object store has no end")
     free = shutil.disk_usage(root.path("")).free
     if free < _LEAST_FREE:
-        return Finding("space", "warning", f"{free >> 20} MiB are free", "free some: dagster-operators clean, or a larger disk")
+        clean = shlex.join(["dagster-operators", "clean", root.uri])
+        return Finding("space", "warning", f"{free >> 20} MiB are free", f"free some: {clean}  # or a larger disk")
     return Finding("space", "ok", f"{free >> 30} GiB are free")
 
 
@@ -136,11 +138,16 @@ def _ledger(coordinator: Coordinator) -> Finding:
 
 
 def _tables(coordinator: Coordinator) -> Finding:
-    wrong = coordinator.wrong_tables()
+    wrong = coordinator.wrong_tables(by_content=True)
     if wrong:
-        remedy = f"dagster-operators repair {coordinator.root.uri} --keep ours (or theirs, or one table by its name)"
-        return Finding("tables", "error", f"not as the ledger says: {', '.join(wrong)}", remedy)
+        told = "; ".join(f"{dataset} ({coordinator.tell(dataset) or 'its log is gone'})" for dataset in wrong)
+        return Finding("tables", "error", f"not as the ledger says: {told}", _repair(coordinator, wrong))
     return Finding("tables", "ok", "all as the ledger says")
+
+
+def _repair(coordinator: Coordinator, wrong: list[str]) -> str:
+    """The commands, one a table: one that only its content tells is not found by a repair of all."""
+    return "\n".join(repair_command(coordinator.root.uri, dataset) for dataset in wrong)
 
 
 def _files(coordinator: Coordinator) -> Finding:

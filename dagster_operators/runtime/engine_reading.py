@@ -31,6 +31,7 @@ def read_on(engine: PreparedEngine, coordinator: Coordinator, complete: Complete
     Raises:
         PipelineError: There is no such table in that epoch.
         LostFileError: A file of the table is missing.
+        ForeignWriteError: Somebody wrote over what the epoch committed.
     """
     dataset, versions, root = f"tables/{table}", table_names(complete.versions), coordinator.root
     if table not in versions:
@@ -42,7 +43,6 @@ def read_on(engine: PreparedEngine, coordinator: Coordinator, complete: Complete
         need_for([root.uri])
     session = engine.session()
     tell_engine(session, engine.name, [(root.uri, root.access)])
-    version = complete.versions[dataset]
-    schema = coordinator.schema(dataset, version)
-    rows = StagedFiles(root, session).read(dataset, coordinator.files(dataset, version), schema)
+    schema, files = coordinator.content(complete, dataset)
+    rows = StagedFiles(root, session).read(dataset, files, schema)
     return empty(session, schema) if rows is None else rows

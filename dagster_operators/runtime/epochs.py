@@ -327,10 +327,10 @@ class Epochs:
         """What was decided, by subject, that begins an epoch without news, too; without an engine: for sensors."""
         return self.planning.comparing.waiting(self.coordinator.view())
 
-    def read(self, dataset: str, version: int) -> DataFrame:
-        """The rows of one of the pipeline's own tables at a version."""
+    def read(self, dataset: str, complete: Complete) -> DataFrame:
+        """The rows of one of the pipeline's own tables as of a completed epoch."""
         with in_use(self._engine):
-            return self._reading.read(dataset, version)
+            return self._reading.read(dataset, complete)
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
         """The rows of one of an operator's state tables as of a completed epoch."""

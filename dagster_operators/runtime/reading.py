@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
@@ -31,12 +32,10 @@ class Reading:
         self._planning = planning
         self._coordinator = coordinator
 
-    def read(self, dataset: str, version: int) -> DataFrame:
-        """The rows of one of the pipeline's own tables at a version."""
-        schema = self._coordinator.schema(dataset, version)
-        rows = StagedFiles(self._coordinator.root, self._planning.session).read(
-            dataset, self._coordinator.files(dataset, version), schema
-        )
+    def read(self, dataset: str, complete: Complete) -> DataFrame:
+        """The rows of one of the pipeline's own tables as of a completed epoch."""
+        schema, files = self._coordinator.content(complete, dataset)
+        rows = StagedFiles(self._coordinator.root, self._planning.session).read(dataset, files, schema)
         return empty(self._planning.session, schema) if rows is None else rows
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
@@ -60,10 +59,10 @@ class Reading:
                 pipeline=self._planning.dataflow.name, operator=operator, epoch=complete.epoch,
                 remedy="read that of a later epoch",
             )  # fmt: skip
-        version = complete.versions.get(dataset, 0)
+        at = complete if dataset in complete.versions else replace(complete, versions={**complete.versions, dataset: 0})
         if not isinstance(physical, BatchOperator):
-            return self.read(dataset, version)
-        files = self._coordinator.files(dataset, version)
+            return self.read(dataset, at)
+        _, files = self._coordinator.content(at, dataset)
         frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks), held_in(complete.held))
         end = frontiers.watermark_of_input(node.logical)
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)

@@ -73,6 +73,7 @@ class Commit:
         removes_rows: It deleted, updated or overwrote rows.
         has_deletion_vectors: An added file has some of its rows marked as deleted.
         removed: The paths of files whose rows are gone.
+        applications: Whose application transactions it carries.
     """
 
     version: int
@@ -83,6 +84,7 @@ class Commit:
     removes_rows: bool = False
     has_deletion_vectors: bool = False
     removed: tuple[str, ...] = ()
+    applications: tuple[str, ...] = ()
 
     @property
     def changes_data(self) -> bool:
@@ -222,6 +224,7 @@ def _read_commit(location: FileLocation, version: int) -> Commit:
         removes_rows=bool(removed),
         has_deletion_vectors=any(add.get("deletionVector") for add in added),
         removed=tuple(unquote(remove["path"]) for remove in removed),
+        applications=tuple(action["txn"]["appId"] for action in actions if "txn" in action),
     )
 
 

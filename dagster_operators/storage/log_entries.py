@@ -36,6 +36,11 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
     return sorted(whole), broken
 
 
+def has_checkpoint(root: Root, dataset: str, version: int) -> bool:
+    """Whether there is a checkpoint of a version, which readers of it begin with."""
+    return root.exists(f"{dataset}/{LOG}/{version:020d}.checkpoint.parquet")
+
+
 def hinted_checkpoint(root: Root, dataset: str) -> int | None:
     """The version of the checkpoint that readers are told to begin with; None when that cannot be read, which does no harm."""
     try:

@@ -26,8 +26,8 @@ def tell_versions(root: Root, dataset: str, after: int) -> str:
     versions = versions_of(root, dataset)
     behind = [version for version in versions if version > after]
     if not behind:
-        return f"its last is {_told(root, dataset, versions[-1])}" if versions else ""
-    told = ", ".join(_told(root, dataset, version) for version in behind[:_MOST])
+        return f"its last is {tell_version(root, dataset, versions[-1])}" if versions else ""
+    told = ", ".join(tell_version(root, dataset, version) for version in behind[:_MOST])
     return told + (f" and {len(behind) - _MOST} more" if len(behind) > _MOST else "")
 
 
@@ -69,7 +69,8 @@ def _actions(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:
         ) from None  # fmt: skip
 
 
-def _told(root: Root, dataset: str, version: int) -> str:
+def tell_version(root: Root, dataset: str, version: int) -> str:
+    """What a version of a table is, by whom and when."""
     try:
         actions = _actions(root, dataset, version)
     except StorageError:

@@ -12,6 +12,7 @@ from dagster_operators.errors import CheckFailedError, FencedError, ForeignWrite
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.content_sums import sums_after
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
     CallParticipant,
@@ -311,6 +312,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         parts={**_parts_before(last, plan), **plan.parts},
         sinks=_sinks(begin, last, external),
         times={name: at for manifest in manifests for name, at in manifest.times.items()},
+        contents=sums_after(view, decision),
     )
 
 

@@ -15,23 +15,27 @@ from dagster_operators.errors import (
     ChangedColumnsError,
     ChangedPipelineError,
     DamagedTableError,
+    ForeignWriteError,
     LedgerError,
     OperatorsError,
     PipelineBusyError,
     located,
 )
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.storage.log_entries import versions_of
+from dagster_operators.storage.log_history import tell_versions
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import commit_epoch
 from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.dropping import Dropping
-from dagster_operators.transactions.effects import StageAttempt
-from dagster_operators.transactions.history import History
+from dagster_operators.transactions.effects import CompareTable, StageAttempt
+from dagster_operators.transactions.history import History, as_repaired
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
+from dagster_operators.transactions.own_commits import OwnCommits
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
@@ -99,6 +103,7 @@ class Coordinator:
         self._tables = Tables(self.root)
         self._lease = Lease(self.root, lease_seconds)
         self.past = History(self._ledger)
+        self._own = OwnCommits(self.root, self._ledger)
         self._world = World(
             self.root, self._ledger, self._tables, self._lease, participants=self._participants, is_run_alive=is_run_alive
         )
@@ -229,10 +234,24 @@ class Coordinator:
         view = self.view()
         return view.owner if self._lease.check(view, self._is_run_alive).alive else None
 
-    def wrong_tables(self) -> list[str]:
-        """The datasets that are not as the ledger says: somebody else wrote, damaged, restored or deleted them."""
+    def wrong_tables(self, *, by_content: bool = False) -> list[str]:
+        """The datasets that are not as the ledger says: somebody else wrote, damaged, restored or deleted them.
+
+        Args:
+            by_content: Whether their files are compared with what the ledger says, too, which reads all of it for each.
+        """
         view = self.view()
-        return [dataset for dataset in sorted(view.versions) if self._is_wrong(view, dataset)]
+        return [
+            name for name in sorted(view.versions) if self._is_wrong(view, name) or (by_content and self._is_other(view, name))
+        ]
+
+    def _is_other(self, view: LedgerView, dataset: str) -> bool:
+        return not self._world.perform(CompareTable(dataset, view.versions[dataset]))
+
+    def tell(self, dataset: str) -> str:
+        """What the log of a dataset says of those versions that are not the pipeline's; else of the one that the ledger names."""
+        view, last = self.view(), max(versions_of(self.root, dataset), default=0)
+        return self._own.strangers(dataset, last) or tell_versions(self.root, dataset, view.versions.get(dataset, 0) - 1)
 
     def misfit(self, view: LedgerView, plan: PlanRecord, names: Mapping[str, str]) -> ChangedPipelineError | None:
         """Why a plan does not fit what is stored; None if it does.
@@ -272,8 +291,28 @@ class Coordinator:
         return self.past.slices(source)
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
-        """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
-        return self._tables.files(dataset, version)
+        """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``.
+
+        Raises:
+            ForeignWriteError: It is that of the last epoch, and they are not what epochs committed.
+        """
+        found, view = self._tables.files(dataset, version), self._ledger.known
+        last = as_repaired(view.last_complete, view) if view and view.last_complete else None
+        if last and last.versions.get(dataset) == version:
+            self._own.require_files(last, dataset, [file.path for file in found])
+        return found
+
+    def content(self, complete: Complete, dataset: str) -> tuple[str, list[FileEntry]]:
+        """The columns of a dataset as of an epoch, and its files, for whoever reads its rows.
+
+        Raises:
+            ForeignWriteError: What stands at the version of the epoch is not what it committed.
+        """
+        version = complete.versions[dataset]
+        schema, files = self.schema(dataset, version), self._tables.files(dataset, version)
+        self._own.require(complete, dataset)  # behind it: what has been written over since is right here
+        self._own.require_files(complete, dataset, [file.path for file in files])
+        return schema, files
 
     def has_rows(self, dataset: str) -> bool:
         """Whether a dataset has any."""
@@ -329,9 +368,13 @@ class Coordinator:
 
     def _is_wrong(self, view: LedgerView, dataset: str) -> bool:
         try:
-            return is_wrong(view, dataset, self._tables.status(dataset, view.pipeline))
-        except DamagedTableError:
+            if is_wrong(view, dataset, self._tables.status(dataset, view.pipeline)):
+                return True
+            if view.last_complete and dataset in view.versions and dataset in view.last_complete.contents:
+                self.files(dataset, view.versions.get(dataset, 0))
+        except (DamagedTableError, ForeignWriteError):
             return True
+        return False
 
     def repair_ledger(self, last_epoch: int | None = None) -> LedgerRepair:
         """Make a damaged ledger whole, or end it behind an epoch, and put the tables back to what it says then.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from dagster_operators.errors import LedgerError
+from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.commit import roll_forward
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import ReadLedger
@@ -61,5 +63,6 @@ def drop(run: RunContext, datasets: tuple[str, ...]) -> Steps[None]:
         raise LedgerError(
             f"not deleted, since another epoch has it or it has epochs that the ledger does not know: {', '.join(datasets)}",
             pipeline=view.name, epoch=view.last_epoch,
-            remedy="let `dagster-operators status` say what is wrong and repair that; then drop again",
+            remedy=f"have `{shlex.join(['dagster-operators', 'status', public_uri(run.root)])}` say what is wrong, repair that, "
+            "and drop again",
         )  # fmt: skip

@@ -248,8 +248,19 @@ def _without(complete: Complete, dropped: frozenset[str]) -> Complete:
 
 
 def as_repaired(last: Complete, view: LedgerView) -> Complete:
-    """The last epoch with the versions that have its content since a table was put back."""
-    moved = {repair.dataset: repair for repair in view.repairs()}
-    put_back = {dataset: repair.version for dataset, repair in moved.items() if repair.keep == "ours"}
-    older = {dataset: repair.version for dataset, repair in moved.items() if repair.version < last.versions.get(dataset, 0)}
-    return replace(last, versions={**last.versions, **older, **put_back}) if moved else last
+    """The last epoch with the versions that have its content since a table was put back, or what was accepted in its place."""
+    forgotten = view.horizon > last.epoch  # what stood at the epoch's own version of a table is no longer there
+    moved = [
+        repair
+        for repair in {repair.dataset: repair for repair in view.repairs()}.values()
+        if repair.keep == "ours" or forgotten or repair.version <= last.versions.get(repair.dataset, 0)
+    ]
+    versions = {repair.dataset: repair.version for repair in moved}
+    epochs = {repair.dataset: repair.applied_epoch for repair in moved}
+    theirs = {repair.dataset for repair in moved if repair.keep == "theirs"}
+    contents = {dataset: text for dataset, text in last.contents.items() if dataset not in theirs}
+    return (
+        replace(last, versions={**last.versions, **versions}, last_epochs={**last.last_epochs, **epochs}, contents=contents)
+        if moved
+        else last
+    )

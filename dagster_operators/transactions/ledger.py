@@ -129,6 +129,12 @@ class DeltaLedger:
         with self._turn:
             return (self._known or self._now()).view.pipeline
 
+    @property
+    def known(self) -> LedgerView | None:
+        """The ledger as it was when it was looked at last."""
+        with self._turn:
+            return self._known.view if self._known else None
+
     def append(self, record: Record, version: int) -> LedgerView | Conflict:
         """Append a record if the ledger is still at ``version``, else give the view of now."""
         with self._turn:

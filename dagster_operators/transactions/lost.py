@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LostFileError
+from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.manifest import Change
 
 if TYPE_CHECKING:
@@ -117,6 +119,16 @@ def how_to_repair(dataset: str, *keep: str) -> str:
     name = dataset.removeprefix("tables/")
     does = {"ours": "puts the content of the last epoch back", "theirs": "accepts what is there"}
     return ", ".join(f'pipeline.repair("{name}", keep="{one}") {does[one]}' for one in keep or does)
+
+
+def repair_command(root: str, dataset: str = "") -> str:
+    """The command that settles a table, or all of them, as it can be typed.
+
+    >>> repair_command("s3://me:secret@bucket/flights", "tables/clean")
+    'dagster-operators repair s3://bucket/flights clean --keep ours  # or: --keep theirs'
+    """
+    words = ["dagster-operators", "repair", public_uri(root), *filter(None, [dataset.removeprefix("tables/")])]
+    return f"{shlex.join(words)} --keep ours  # or: --keep theirs"
 
 
 def sizes_of(changes: Iterable[Change]) -> dict[str, int]:

@@ -139,6 +139,7 @@ class Complete:
         holders: What of operators holds which times, by stream, by what the user calls it; not told behind a transition.
         sinks: The last epoch that each external participant has something of, of those epochs that lead here.
         times: How far time has come in each table of the plan with an event time.
+        contents: What the files of each dataset sum up to (``content_sums.py``), where that is known.
     """
 
     kind: ClassVar[str] = "complete"
@@ -173,6 +174,7 @@ class Complete:
     holders: Mapping[str, Mapping[str, Frontier]] = added(2, {})
     sinks: Mapping[str, int] = added(2, {})
     times: Mapping[str, TableTime] = added(2, {})
+    contents: Mapping[str, str] = added(2, {})
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,14 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
             "and the epochs after that are run again",
             **place,
         )
-    if status.version < version or (status.version == version and status.applied_epoch < last_epoch):
+    if status.version == version and status.applied_epoch < last_epoch:
+        raise RestoredTableError(
+            f"a table of the pipeline is older than the ledger says, or was written over: its version {version} is not the one "
+            f"that epoch {last_epoch} committed",
+            remedy=f"find out who wrote it; then {how_to_repair(dataset)}",
+            **place,
+        )
+    if status.version < version:
         raise RestoredTableError("a table of the pipeline is older than the ledger says", remedy=how_to_repair(dataset), **place)
     if status.version > version or status.applied_epoch > last_epoch:
         raise ForeignWriteError(

@@ -54,7 +54,8 @@ def unless_fenced(run: RunContext, steps: Steps[T]) -> Steps[T]:
 def tell_who_wrote(error: OperatorsError) -> Steps[None]:
     """Have the error about a table that somebody else wrote or put back say who wrote what and when, as its log knows."""
     if isinstance(error, ForeignWriteError | RestoredTableError) and "found_version" in error.where:
-        told: str = yield TellVersions(error.table, error.expected_version)
+        written_over = error.found_version == error.expected_version
+        told: str = yield TellVersions(error.table, error.expected_version - written_over)
         error.problem += told and f": {told}"
 
 

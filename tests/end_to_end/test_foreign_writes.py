@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from dagster_operators.errors import ForeignWriteError, RestoredTableError
+from dagster_operators import PipelineResource, PipelineSource, StoredPipeline
+from dagster_operators.cli.main import main
+from dagster_operators.errors import BadInputError, ForeignWriteError, RestoredTableError
+from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.transactions.failpoints import watch
 from tests.end_to_end.landing import Landing, keys_of, refused, rows_of
 from tests.engines import SAIL
@@ -197,3 +204,41 @@ def test_a_table_that_was_there_before(tmp_path: Path) -> None:
     table.rename(tmp_path / "moved")
     pipeline.run_epoch()
     assert keys_of(pipeline) == ["a"]
+
+
+def test_an_entry_that_was_written_over_is_noticed_by_whoever_reads_and_settled_by_the_command_of_the_error(
+    landing: Landing,
+) -> None:
+    """By a writer without conditional put, which prepared a version before the epoch that took it."""
+    table, copy = landing.root / "tables" / "totals", landing.folder.parent / "copy"
+    shutil.copytree(table, copy)
+    add_a_row(copy)
+    pipeline, entry = landing.pipeline(), entry_path(2)
+    pipeline.run_epoch()
+    for file in copy.glob("*.parquet"):
+        shutil.copy(file, table)
+    (table / entry).unlink()
+    shutil.copy(copy / entry, table / entry)
+
+    def source(**options: Any) -> PipelineSource:
+        return PipelineSource(str(landing.root), "totals", **options)
+
+    stored, root = StoredPipeline(str(landing.root)), str(landing.root)
+    resource = PipelineResource(root=root)
+    fresh = [lambda: stored.to_arrow("totals"), lambda: stored.to_spark("totals", SAIL), lambda: resource.to_arrow("totals")]
+    here = [lambda: pipeline.read("totals"), lambda: pipeline.to_arrow("totals"), lambda: landing.pipeline().read("totals")]
+    for read in [*fresh, *here]:
+        with pytest.raises(ForeignWriteError, match=r"version 2 is WRITE by delta-rs\S* at 2") as caught:
+            read()
+        assert (caught.value.table, caught.value.version) == ("tables/totals", 2)
+    for choose in (lambda: source(changes=True).choose(None, lambda: iter(())), lambda: source().pin()):
+        with pytest.raises(BadInputError, match=r"version 2 is WRITE by delta-rs\S* at 2"):
+            choose()
+    told = CliRunner().invoke(main, ["read", root, "totals"])
+    assert told.exit_code == 1, told.output
+    (command,) = re.findall("`(dagster-operators .*?)`", told.output)
+    assert CliRunner().invoke(main, shlex.split(command, comments=True)[1:], catch_exceptions=False).exit_code == 0
+    assert {row["k"]: row["total"] for row in StoredPipeline(root).to_arrow("totals").to_pylist()} == {"a": 1, "b": 2}
+    landing.arrive("c,3,2024-01-01T06:00:00Z")
+    landing.pipeline().run_epoch()
+    assert keys_of(landing.pipeline()) == ["a", "b", "c"]

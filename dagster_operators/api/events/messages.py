@@ -42,7 +42,7 @@ def read_messages(dataflow: Dataflow, epochs: Epochs, complete: Complete, versio
             f"there is no output {address!r}", pipeline=dataflow.name, remedy=f"there are: {', '.join(known) or 'none'}"
         )
     table = table_of(address)
-    rows = epochs.read(f"tables/{table}", versions[table])
+    rows = epochs.read(f"tables/{table}", complete)
     if address not in operator.types:
         rows = _decoded(rows, epochs.read_state(operator.name, "saved", complete), address)
     return rows.orderBy("time", KEY, "seq") if operator.partition_by else rows.orderBy("seq")

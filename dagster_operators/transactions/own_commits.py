@@ -1,0 +1,174 @@
+"""Whether what stands in a table's log at the version of an epoch is what that epoch committed.
+
+A writer without conditional put may write over an entry of the log behind us: the table then has the version that the ledger
+names, with other rows. Our commits tell themselves by their application transaction, so one look at the entry decides; what all
+files sum up to tells of an earlier entry, or of a checkpoint (``content_sums.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.errors import ForeignWriteError
+from dagster_operators.storage.delta_commit import GONE, PIPELINE_PROPERTY, Stamp, TableLog
+from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.log_entries import has_checkpoint, versions_of
+from dagster_operators.storage.log_history import tell_version
+from dagster_operators.transactions.content_sums import sum_of
+from dagster_operators.transactions.contents import KINDS, followed
+from dagster_operators.transactions.lost import repair_command
+from dagster_operators.transactions.records import Complete, Repair
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.ledger import DeltaLedger
+    from dagster_operators.transactions.records import Record
+
+_MOST: Final = 3
+"""So many versions of others are told."""
+
+
+class OwnCommits:
+    """Looks at the entries of the versions that are read, each once as long as it stays the same file.
+
+    Args:
+        root: The pipeline's storage root.
+        ledger: The pipeline's ledger.
+    """
+
+    def __init__(self, root: Root, ledger: DeltaLedger) -> None:
+        self._root = root
+        self._ledger = ledger
+        self._seen: dict[tuple[str, int, int], Stamp] = {}
+
+    def require(self, complete: Complete, dataset: str) -> None:
+        """See that the version of a dataset as of an epoch is the pipeline's own, or was accepted; so is what was read before.
+
+        An entry that was folded into a checkpoint, which readers begin with, says nothing: then what the checkpoint knows counts,
+        the last of our epochs that is in the table.
+
+        Raises:
+            ForeignWriteError: It is not.
+        """
+        version, epoch = complete.versions[dataset], complete.last_epochs.get(dataset, 0)
+        log = TableLog(self._root, dataset)
+        stamp = log.stamp(version)
+        if stamp != GONE and self._seen.get((dataset, version, epoch)) == stamp:
+            return
+        if not (self._is_committed(dataset, version, epoch) or self._is_known(log, dataset, version, epoch)):
+            raise self.written_over(dataset, version, epoch)
+        self._seen[dataset, version, epoch] = stamp
+
+    def _is_committed(self, dataset: str, version: int, epoch: int) -> bool:
+        """Whether the entry is that of our commit."""
+        ours = self._ledger.pipeline()
+        for line in self._lines(dataset, version):
+            if b'"txn"' in line or b'"metaData"' in line:
+                action = _action(line)
+                if action.get("txn", {}).get("appId") == ours:
+                    return bool(action["txn"]["version"] == epoch)
+                if not version and action.get("metaData", {}).get("configuration", {}).get(PIPELINE_PROPERTY) == ours:
+                    return epoch == 0
+        return False
+
+    def _is_known(self, log: TableLog, dataset: str, version: int, epoch: int) -> bool:
+        """Whether the table knows the epoch as our last, where the entry is not what tells of the version, or was accepted."""
+        told = has_checkpoint(self._root, dataset, version) or log.stamp(version) == GONE or self._is_accepted(dataset, version)
+        return told and (log.load(version).transaction_version(self._ledger.pipeline()) or 0) == epoch
+
+    def _is_accepted(self, dataset: str, version: int) -> bool:
+        digest = hashlib.sha256(self._root.read(f"{dataset}/{entry_path(version)}") or b"").hexdigest()
+        records = (entry.record for entry in self._ledger.scan({Repair.kind}))
+        return any(
+            isinstance(one, Repair) and (one.dataset, one.version) == (dataset, version) and one.commit in ("", digest)
+            for one in records
+        )
+
+    def require_files(self, complete: Complete, dataset: str, paths: Collection[str]) -> None:
+        """See that the files of a version of a dataset, as its log lists them, are those that epochs committed up to one.
+
+        Nothing is read for it, unless they are not.
+
+        Raises:
+            ForeignWriteError: They are not.
+        """
+        known = complete.contents.get(dataset)
+        if known is None or known == sum_of(paths):
+            return
+        there = self._content_at(complete.epoch, dataset)
+        if there is None or there == {*paths}:
+            return
+        lost, others = len(there.difference(paths)), len({*paths} - there)
+        version, told = complete.versions[dataset], f"{lost} of its {len(there)} files are not in it, and {others} others are"
+        who = self.strangers(dataset, version)
+        raise self._refused(
+            f"version {version} of a table has other rows than the epochs up to {complete.epoch} committed ({told}): "
+            f"somebody wrote over an entry of its log{who and f': {who}'}", dataset, version,
+        )  # fmt: skip
+
+    def strangers(self, dataset: str, version: int) -> str:
+        """The versions of a dataset, up to one, that are not the pipeline's and that nobody has settled, by whom and when."""
+        ours, settled = self._ledger.pipeline(), max(self._repaired(dataset), default=0)
+        behind = (one for one in versions_of(self._root, dataset) if settled < one <= version)
+        others = [one for one in behind if not self._carries(dataset, one, ours)]
+        return ", ".join(tell_version(self._root, dataset, one) for one in others[:_MOST])
+
+    def _content_at(self, epoch: int, dataset: str) -> set[str] | None:
+        """The files of a dataset behind an epoch, as decided; None where others' were accepted. Reads the whole ledger."""
+        records = (entry.record for entry in self._ledger.scan(KINDS))
+        accepted, changes = followed(_until(epoch, records), dataset)
+        paths = set[str]()
+        for adds, removes in changes:
+            paths = (paths - removes) | {file.path for file in adds}
+        return None if accepted else paths
+
+    def is_settled(self, dataset: str, version: int) -> bool:
+        """Whether a repair of the dataset settled what stood at a version, or behind it. Reads the whole ledger."""
+        return any(at >= version for at in self._repaired(dataset))
+
+    def _repaired(self, dataset: str) -> Iterator[int]:
+        records = (entry.record for entry in self._ledger.scan({Repair.kind}))
+        return (one.version for one in records if isinstance(one, Repair) and one.dataset == dataset)
+
+    def _carries(self, dataset: str, version: int, application: str) -> bool:
+        """Whether an entry of the log has an application transaction of somebody."""
+        lines = self._lines(dataset, version)
+        return any(_action(line).get("txn", {}).get("appId") == application for line in lines if b'"txn"' in line)
+
+    def _lines(self, dataset: str, version: int) -> list[bytes]:
+        return (self._root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
+
+    def written_over(self, dataset: str, version: int, epoch: int) -> ForeignWriteError:
+        """The error about a version of a dataset that an epoch committed, and that is another one now."""
+        told = tell_version(self._root, dataset, version)
+        return self._refused(
+            f"version {version} of a table is not what epoch {epoch} committed: somebody wrote over its entry in the log: {told}",
+            dataset, version,
+        )  # fmt: skip
+
+    def _refused(self, problem: str, dataset: str, version: int) -> ForeignWriteError:
+        command = repair_command(self._root.uri, dataset)
+        return ForeignWriteError(
+            problem,
+            pipeline=self._ledger.view().name, table=dataset, version=version,
+            remedy=f"see that its writer writes elsewhere, or conditionally; then put the last epoch's content back: `{command}`",
+        )  # fmt: skip
+
+
+def _until(epoch: int, records: Iterable[Record]) -> Iterator[Record]:
+    """The records up to the completion of an epoch."""
+    for record in records:
+        yield record
+        if isinstance(record, Complete) and record.epoch == epoch:
+            return
+
+
+def _action(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,143 @@
+"""Entries of a table's log that somebody wrote over: readers notice, wherever in the log they are, and repair settles it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from dagster_operators.errors import ForeignWriteError
+from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.transactions import commit
+from dagster_operators.transactions.coordinator import Coordinator
+from tests.transactions.flow import read_numbers
+from tests.transactions.test_repair import CLEAN, check, epochs, numbers, refused, repair, write
+
+
+def written_over(root: Path, version: int, last: int) -> None:
+    """A writer without conditional put prepares a version before our epoch, and puts it there behind the last one."""
+    copy = root.parent / "copy"
+    epochs(root, version - 1)
+    shutil.copytree(root / CLEAN, copy)
+    write(copy, 99)
+    epochs(root, last)
+    for file in copy.glob("*.parquet"):
+        shutil.copy(file, root / CLEAN)
+    (root / CLEAN / entry_path(version)).unlink()  # it may be a hard link
+    shutil.copy(copy / entry_path(version), root / CLEAN / entry_path(version))
+
+
+def content(root: Path, epoch: int | None = None) -> list[int]:
+    run = Coordinator("numbers", str(root))
+    complete = run.versions(epoch)
+    run.content(complete, CLEAN)
+    return read_numbers(run, CLEAN, complete.versions[CLEAN])
+
+
+@pytest.mark.parametrize("version", [2, 3], ids=["an earlier entry", "the last entry"])
+def test_nobody_reads_what_is_not_ours(tmp_path: Path, version: int) -> None:
+    root = tmp_path / "root"
+    written_over(root, version, 3)
+    with pytest.raises(ForeignWriteError, match=f"version {version} is WRITE by delta-rs.* at 2") as caught:
+        content(root)
+    assert f"`dagster-operators repair {root} clean --keep ours" in caught.value.remedy
+    assert content(root, 1) == numbers(1), "what is right is read"
+    run = Coordinator("numbers", str(root))
+    assert run.wrong_tables() == [CLEAN]
+    assert "delta-rs" in run.tell(CLEAN)
+    assert [record.dataset for record in run.repair_all("ours")] == [CLEAN]
+    assert content(root) == numbers(1, 2, 3)
+    epochs(root, 4)
+    check(root, 4)
+    assert content(root) == numbers(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_was_accepted_is_read(tmp_path: Path, version: int) -> None:
+    root = tmp_path / "root"
+    written_over(root, version, 3)
+    assert repair(root, CLEAN, "theirs").keep == "theirs"
+    accepted = sorted([99, *numbers(*({1, 2, 3} - {version}))])
+    assert content(root) == accepted
+    epochs(root, 4)
+    assert content(root) == sorted([*accepted, *numbers(4)])
+    assert Coordinator("numbers", str(root)).wrong_tables() == []
+
+
+def test_a_process_that_has_read_it_looks_whether_it_is_still_the_same(tmp_path: Path) -> None:
+    root, aside = tmp_path / "root", tmp_path / "aside"
+    epochs(root, 1)
+    shutil.copytree(root, aside / "root")
+    epochs(root, 2)
+    run = Coordinator("numbers", str(root))
+    run.content(run.versions(), CLEAN)
+    written_over(aside / "root", 2, 2)
+    shutil.copy(aside / "root" / CLEAN / entry_path(2), root / CLEAN / "theirs")
+    (root / CLEAN / "theirs").replace(root / CLEAN / entry_path(2))
+    with pytest.raises(ForeignWriteError, match="version 2 of a table is not what epoch 2 committed"):
+        run.content(run.versions(), CLEAN)
+
+
+def test_the_next_epoch_says_what_happened(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    written_over(root, 2, 2)
+    error = refused(
+        root, Exception, "or was written over: its version 2 is not the one that epoch 2 committed: version 2 is WRITE"
+    )
+    assert "by delta-rs" in error.problem
+
+
+def test_a_checkpoint_of_ours_tells_instead_of_its_entry(tmp_path: Path) -> None:
+    """Readers begin with it: what it sums up is what they read, whatever the entry is now."""
+    root, aside = tmp_path / "root", tmp_path / "aside" / "root"
+    epochs(root, 2)
+    DeltaTable(str(root / CLEAN)).create_checkpoint()
+    written_over(aside, 2, 2)
+    (root / CLEAN / entry_path(2)).unlink()
+    shutil.copy(aside / CLEAN / entry_path(2), root / CLEAN / entry_path(2))
+    assert content(root) == numbers(1, 2)
+    (root / CLEAN / entry_path(2)).unlink()
+    assert content(root) == numbers(1, 2)
+
+
+def test_a_checkpoint_of_what_was_written_over_is_noticed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    written_over(root, 2, 3)
+    DeltaTable(str(root / CLEAN)).create_checkpoint()
+    for version in range(4):
+        (root / CLEAN / entry_path(version)).unlink()
+    with pytest.raises(ForeignWriteError, match="has other rows than the epochs up to 3 committed"):
+        content(root)
+
+
+def test_of_ledgers_of_earlier_versions_the_entry_of_the_epoch_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any) -> Mapping[str, str]:
+        return {}
+
+    root = tmp_path / "root"
+    with monkeypatch.context() as before:
+        before.setattr(commit, "sums_after", unknown)
+        written_over(root, 2, 2)
+        with pytest.raises(ForeignWriteError):
+            content(root)
+        repair(root, CLEAN, "ours")
+    epochs(root, 4)
+    assert content(root) == numbers(1, 2, 3, 4)
+    assert not Coordinator("numbers", str(root)).versions().contents.get(CLEAN), "nobody looked what it was"
+    assert Coordinator("numbers", str(root)).wrong_tables(by_content=True) == []
+
+
+def test_an_earlier_entry_in_a_ledger_of_an_earlier_version_is_told_by_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    monkeypatch.setattr(commit, "sums_after", lambda *_: {})
+    written_over(root, 2, 3)
+    assert Coordinator("numbers", str(root)).wrong_tables() == []
+    assert Coordinator("numbers", str(root)).wrong_tables(by_content=True) == [CLEAN]
+    assert repair(root, CLEAN, "ours").keep == "ours"
+    assert content(root) == numbers(1, 2, 3)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.resetting import Place, Tables
     from dagster_operators.runtime.status import Status
     from dagster_operators.runtime.stored_changes import StoredChanges, StoredDiff
+    from dagster_operators.runtime.stored_plan import StoredPlan
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
@@ -206,6 +207,37 @@ class StoredPipeline(Settling):
         from dagster_operators.runtime.status import status_of
 
         return status_of(self._coordinator)
+
+    def explain(self, epoch: int | None = None) -> StoredPlan:
+        """What the pipeline was in an epoch: operators, tables, sinks and stages; as text, and as JSON by ``to_json``.
+
+        Args:
+            epoch: A completed epoch; the last one by default.
+
+        Raises:
+            UnknownEpochError: There is no such completed epoch, or no plan was kept of it.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> print(StoredPipeline(folder.name).explain(1))  # doctest: +ELLIPSIS
+        epoch 1
+        pipeline p (dagster_operators ...)
+          rows: source ...
+          table kept <- rows
+          stage kept: ... s
+        >>> folder.cleanup()
+        """
+        from dagster_operators.runtime.stored_plan import StoredPlan
+
+        history = self.history()
+        at = self.last_epoch() if epoch is None else epoch
+        plan = history.plan(at)
+        known = [one for one in history if one.epoch <= at]
+        return StoredPlan.of(known, known[-1], plan)
 
     def unlock(self) -> Owner | None:
         """Take the pipeline from the run at work on it, which is refused from then on; the next run goes on from what it left.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dagster_operators.cli.diagnostics import diagnostics
 from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError
 
@@ -21,6 +22,10 @@ BUSY = 3
 """The exit code when a run is at work: the same command may succeed later. 1 is any other error, 2 a wrong call."""
 
 
+JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
+"""For commands that are on no ROOT."""
+
+
 def at_root(command: Callable[..., Any]) -> Callable[..., None]:
     """A function of a pipeline and ``as_json`` as a command on ROOT. An error is told, as JSON too, and ends it with 1 or 3.
 
@@ -28,7 +33,7 @@ def at_root(command: Callable[..., Any]) -> Callable[..., None]:
     """
 
     @click.argument("root")
-    @click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
+    @JSON
     @click.option("--storage-options", type=click.File("r"), help="A JSON file with the access to the root's store.")
     @functools.wraps(command)
     def called(*, root: str, as_json: bool, storage_options: Any, **arguments: Any) -> None:
@@ -78,10 +83,25 @@ def _stored(root: str, access: Any) -> StoredPipeline:
 
 def fail(error: OperatorsError, root: str, *, as_json: bool) -> NoReturn:
     """Tell an error, as JSON too, with commands where its remedy names methods, and end the command with 1 or 3."""
-    error.remedy = as_commands(error.remedy, root)
+    source = error.where.get("source")
+    remedy = error.remedy if source is None else error.remedy.replace("pipeline.reset(source, ", f"pipeline.reset({source!r}, ")
+    error.remedy = as_commands(remedy, root)
     if as_json:
-        told = {"error": type(error).__name__, "problem": error.problem, "remedy": error.remedy, "where": error.where}
-        click.echo(json.dumps(plain(told)), err=True)
-    else:
-        click.echo(f"Error: {error}", err=True)
-    raise SystemExit(BUSY if isinstance(error, PipelineBusyError) else 1)
+        fail_as_json(error)
+    click.echo(f"Error: {error}", err=True)
+    raise SystemExit(code_of(error))
+
+
+def fail_as_json(error: OperatorsError) -> NoReturn:
+    """Tell an error as JSON, and end the command with 1 or 3."""
+    where = (
+        error.where if "errors" not in error.where else {**error.where, "errors": diagnostics(error, error.where.get("file", ""))}
+    )
+    told = {"error": type(error).__name__, "problem": error.problem, "remedy": error.remedy, "where": where}
+    click.echo(json.dumps(plain(told)), err=True)
+    raise SystemExit(code_of(error))
+
+
+def code_of(error: OperatorsError) -> int:
+    """The exit code for an error."""
+    return BUSY if isinstance(error, PipelineBusyError) else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from dagster_operators.cli.plans import epoch_json
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
@@ -27,12 +30,16 @@ class Running:
         pipeline: The pipeline.
         limit: For how many seconds from the end of the first epoch it goes on when its sources hold nothing new.
         lines: Lines as they come, and where they are kept for a source, if they are read; at their end the run ends.
+        as_json: Whether each epoch is told as JSON; then all else is told on standard error.
     """
 
-    def __init__(self, pipeline: Pipeline, limit: float, lines: tuple[Lines, KeptLines] | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, limit: float, lines: tuple[Lines, KeptLines] | None = None, *, as_json: bool = False
+    ) -> None:
         self._pipeline = pipeline
         self._limit = limit
         self._lines = lines
+        self._as_json = as_json
         self._stopped = threading.Event()
         self._is_clocked = _is_clocked(pipeline)
         self.count = 0
@@ -46,8 +53,7 @@ class Running:
             end = min(end, time.monotonic() + self._limit)
             if not result.empty:
                 self.count += 1
-                rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
-                click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
+                self._tell(result)
                 self._tell_ignored(result)
             if self._stopped.is_set():
                 return self.count
@@ -86,8 +92,15 @@ class Running:
         found = lines.take(seconds)
         if found:
             kept.keep(found)
-            click.echo(f"{kept.count} lines are kept")
+            click.echo(f"{kept.count} lines are kept", err=self._as_json)
         return bool(found)
+
+    def _tell(self, result: EpochResult) -> None:
+        if self._as_json:
+            click.echo(json.dumps(epoch_json(result)))
+            return
+        rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
+        click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
 
     def _tell_ignored(self, result: EpochResult) -> None:
         """Say which outputs messages were sent to that the file does not declare."""

@@ -1,4 +1,4 @@
-"""``dagster-operators status``, ``history``, ``read`` and ``doctor``: what a storage root holds, and whether all is well."""
+"""``dagster-operators status``, ``explain``, ``history``, ``read`` and ``doctor``: what a root holds, and whether all is well."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def status(stored: StoredPipeline, *, as_json: bool) -> None:
         answer(found.to_json())
     else:
         click.echo("\n".join(found.lines()))
+
+
+@click.command()
+@at_root
+@click.option("--epoch", type=int, help="As of this completed epoch; the last one by default.")
+@click.option("--details", is_flag=True, help="With each operator's traits and signature.")
+def explain(stored: StoredPipeline, *, epoch: int | None, details: bool, as_json: bool) -> None:
+    """What the pipeline in ROOT is: operators, tables, sinks and stages, by the plan that the root keeps; imports no program."""
+    found = stored.explain(epoch)
+    answer(found.to_json()) if as_json else click.echo("\n".join(found.lines(details=details)))
 
 
 @click.command()

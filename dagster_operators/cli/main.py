@@ -9,7 +9,7 @@ from dagster_operators.cli.changes import decide, diff, drop, withdraw
 from dagster_operators.cli.dataflow import check, graph, run
 from dagster_operators.cli.going_back import reset, rollback
 from dagster_operators.cli.init import init
-from dagster_operators.cli.looking import doctor, history, read, status
+from dagster_operators.cli.looking import doctor, explain, history, read, status
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
@@ -39,5 +39,5 @@ main.add_command(rollback)
 main.add_command(reset)
 for command in (run, check, graph):
     main.add_command(command)
-for command in (status, history, read, repair, compact, clean, unlock, doctor):
+for command in (status, explain, history, read, repair, compact, clean, unlock, doctor):
     main.add_command(command)

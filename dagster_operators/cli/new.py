@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from dagster_operators.cli.at_root import JSON, answer
 from dagster_operators.cli.plans import told
 
 
@@ -24,13 +27,23 @@ def new() -> None:
 )
 @click.option("--batch", "way", flag_value="batch", help="Its work is Python over Arrow batches in the engine's workers.")
 @click.option("--relational", "way", flag_value="relational", default="relational", help="Its work is DataFrames (the default).")
-def operator(name: str, into: Path, way: str) -> None:
+@JSON
+def operator(name: str, into: Path, way: str, *, as_json: bool) -> None:
     """Write a package that brings the operator NAME: three files, a test that passes, a page, and the entry point."""
     from dagster_operators.cli.scaffold import new_operator
 
-    with told():
+    with told(as_json=as_json):
         written = new_operator(name, into, "batch" if way == "batch" else "relational")
     folder = written[0].relative_to(into).parts[0]
-    for path in sorted(written):
+    place = shlex.quote(str(into / folder))
+    tell_written(sorted(written), [f"pip install -e {place} && pytest {place}"], as_json=as_json)
+
+
+def tell_written(files: Sequence[Path], then: Sequence[str], *, as_json: bool) -> None:
+    """Tell which files were written, and the commands that go on with them."""
+    if as_json:
+        answer({"files": [str(path) for path in files], "next": list(then)})
+        return
+    for path in files:
         click.echo(path)
-    click.echo(f"\nNext: pip install -e {into / folder} && pytest {into / folder}")
+    click.echo("\n".join(["\nNext:", *(f"    {command}" for command in then)]))

@@ -6,17 +6,19 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from dagster_operators.cli.at_root import BUSY
-from dagster_operators.errors import OperatorsError, PipelineBusyError
+from dagster_operators.cli.at_root import BUSY, JSON, answer, code_of, fail_as_json, plain
+from dagster_operators.errors import OperatorsError
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.runtime.results import EpochResult
 
 _FILE = click.File("rb")
 
@@ -32,12 +34,18 @@ class _BusyError(click.ClickException):
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Errors of this package as a command tells them: the message and exit code 1, no trace; 3 when a run is at work."""
+def told(*, as_json: bool = False) -> Iterator[None]:
+    """Errors of this package as a command tells them: the message and exit code 1, no trace; 3 when a run is at work.
+
+    Args:
+        as_json: Whether they are told as JSON.
+    """
     try:
         yield
     except OperatorsError as error:
-        kind = _BusyError if isinstance(error, PipelineBusyError) else click.ClickException
+        if as_json:
+            fail_as_json(error)
+        kind = _BusyError if code_of(error) == BUSY else click.ClickException
         raise kind(str(error)) from error
 
 
@@ -125,10 +133,19 @@ def compare(before: BinaryIO, after: BinaryIO, *, as_json: bool, exit_code: bool
 @plan.command()
 @click.argument("file", type=_FILE)
 @click.argument("output", type=click.File("wb"))
-def write(file: BinaryIO, output: BinaryIO) -> None:
-    """Write the plan of queries or a dataflow in YAML to a file (- for standard output)."""
-    with told():
-        output.write(pipeline_in(file, "nowhere").to_plan())
+@JSON
+def write(file: BinaryIO, output: BinaryIO, *, as_json: bool) -> None:
+    """Write the plan of queries or a dataflow in YAML to a file (- for standard output, where no JSON can be)."""
+    from dagster_operators.plans.logical_plan import digest
+
+    if as_json and getattr(output, "name", "<stdout>") == "<stdout>":
+        raise click.UsageError("name a file for the plan with --json; - is standard output, where the answer is")
+    with told(as_json=as_json):
+        pipeline = pipeline_in(file, "nowhere")
+        data = pipeline.to_plan()
+        output.write(data)
+    if as_json:
+        answer({"pipeline": pipeline.name, "file": output.name, "bytes": len(data), "digest": digest(data)})
 
 
 @plan.command()
@@ -137,18 +154,30 @@ def write(file: BinaryIO, output: BinaryIO) -> None:
 @click.option("--until-caught-up", is_flag=True, help="Run epochs until the sources hold nothing new, not only one.")
 @click.option("--parallelism", type=click.IntRange(1, 128), help="How many subtasks a keyed operator of the user's own has.")
 @SECRETS
-def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | None, secrets: Path | None) -> None:
+@JSON
+def run(
+    file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | None, secrets: Path | None, as_json: bool
+) -> None:
     """Run the pipeline of a plan. The user's modules are looked for in the current folder, too.
 
-    Stages run where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
+    Stages run where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark. As JSON each epoch is an object of a list.
     """
-    with told():
+    with told(as_json=as_json):
         pipeline = pipeline_in(file, root, parallelism=parallelism, **settings_of(file, secrets))
         results = pipeline.run_until_caught_up() if until_caught_up else [pipeline.run_epoch()]
+    if as_json:
+        answer([epoch_json(result) for result in results])
+        return
     for result in results:
         click.echo(str(result))
     if until_caught_up and not results:
         click.echo("the sources hold nothing new")
+
+
+def epoch_json(result: EpochResult) -> dict[str, Any]:
+    """What an epoch gave, as JSON values."""
+    found: dict[str, Any] = plain(asdict(result))
+    return found
 
 
 def settings_of(file: BinaryIO, path: Path | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dagster_operators.cli.at_root import answer, fail
+from dagster_operators.cli.at_root import JSON, answer, fail
 from dagster_operators.cli.plans import SECRETS, pipeline_in, secrets_of, settings_of
 from dagster_operators.errors import OperatorsError
 
@@ -23,7 +23,6 @@ _PLAN = click.option(
     type=click.File("rb"),
     help="The program: pipeline.to_plan(), or YAML with queries or a dataflow; by default as ROOT knows it.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
 
 
 @click.command()
@@ -36,7 +35,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the
 @click.option("--empty", is_flag=True, help="--since may leave out all that was read, so that the tables are empty.")
 @_PLAN
 @SECRETS
-@_JSON
+@JSON
 def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any) -> None:
     """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
 
@@ -64,7 +63,7 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
 @click.argument("tables", nargs=-1, required=True)
 @_PLAN
 @SECRETS
-@_JSON
+@JSON
 def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
     """Let columns of TABLES of the pipeline in ROOT have the wider types that the program gives them, with the rows there are.
 
@@ -93,7 +92,7 @@ def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secre
 @click.argument("sources", nargs=-1, required=True)
 @_PLAN
 @SECRETS
-@_JSON
+@JSON
 def restore_times(root: str, sources: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
     """Say that the files which SOURCES of the pipeline in ROOT have read are the same: they get the times again that they had.
 
@@ -115,7 +114,7 @@ def restore_times(root: str, sources: tuple[str, ...], *, as_json: bool, file: A
 @click.argument("time")
 @_PLAN
 @SECRETS
-@_JSON
+@JSON
 def set_watermark(root: str, source: str, time: str, *, as_json: bool, file: Any, secrets: Path | None) -> None:
     """Say that SOURCE of the pipeline in ROOT has given all rows before TIME (UTC): what waits for them is put out.
 

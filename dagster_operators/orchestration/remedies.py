@@ -18,29 +18,37 @@ from dagster_operators.errors import (
     UndecidedChangeError,
 )
 from dagster_operators.storage.uri import public_uri
+from dagster_operators.transactions.lost import repair_command
 
 _BACK_TO: Final = re.compile(r"repair_ledger\(last_epoch=(\d+)\)")
 
+_NAMED: Final = re.compile(r"`(dagster-operators [^`]+)`")
+
 
 def commands_for(error: OperatorsError, root: str) -> tuple[str, ...]:
-    """The commands for an error of a pipeline with that storage root; none where no command helps.
+    """The commands for an error of a pipeline with that storage root, as a shell takes them; none where no command helps.
+
+    Those that the remedy itself names come first: they may be about another root.
 
     >>> error = ForeignWriteError("somebody wrote", table="tables/clean", remedy='pipeline.repair("clean", keep="ours")')
     >>> commands_for(error, "/lake/flights")
-    ('dagster-operators repair /lake/flights tables/clean --keep ours    (or: --keep theirs)',)
+    ('dagster-operators repair /lake/flights clean --keep ours  # or: --keep theirs',)
     >>> commands_for(OperatorsError("no"), "/lake/flights")
     ()
     """
+    if named := _NAMED.findall(error.remedy):
+        return tuple(named)
+    if isinstance(error, ForeignWriteError | RestoredTableError) and "repair" in error.remedy:
+        if "repair_all" in error.remedy:
+            return (f"dagster-operators repair {shlex.quote(public_uri(root))} --keep ours",)
+        if "table" in error.where:
+            return (repair_command(root, error.table),)
     place = shlex.quote(public_uri(root))
     return tuple(f"dagster-operators {command}" for command in _commands(error, place))
 
 
 def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  # a line for each kind of error
     if isinstance(error, ForeignWriteError | RestoredTableError):
-        if "repair_all" in error.remedy:
-            return [f"repair {root} --keep ours"]
-        if "repair" in error.remedy and "table" in error.where:
-            return [f"repair {root} {shlex.quote(error.table)} --keep ours    (or: --keep theirs)"]
         return [f"doctor {root}"]
     if isinstance(error, LostFileError):
         back = _BACK_TO.search(error.remedy)
@@ -48,7 +56,7 @@ def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  
     if isinstance(error, DamagedLedgerError):
         return [f"repair {root} --ledger"]
     if isinstance(error, PipelineBusyError):
-        return [f"status {root}", f"unlock {root}    (if that run hangs)"]
+        return [f"status {root}", f"unlock {root}  # if that run hangs"]
     if isinstance(error, UndecidedChangeError):
         return [f"diff {root}"]
     if isinstance(error, FencedError):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.runtime.results import table_names
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
+from dagster_operators.transactions.lost import repair_command
 from dagster_operators.transactions.stage_keys import pieces
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Status:
             yield f"epoch {self.open.epoch} is {self.open.state}{waits}"
         yield f"{self.at_work} is at work" if self.at_work else "nobody is at work"
         for name in (dataset.removeprefix("tables/") for dataset in self.wrong):
-            command = f"dagster-operators repair {shlex.quote(self.root)} {shlex.quote(name)} --keep ours"
-            yield f"WRONG: {name} is not as the ledger says: {command}    (or: --keep theirs)"
+            yield f"WRONG: {name} is not as the ledger says; to settle it:"
+            yield f"    {repair_command(self.root, name)}"
 
 
 def status_of(coordinator: Coordinator) -> Status:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
+from tests.commands import commands_in
 from tests.engines import SAIL
 from tests.transactions.flow import Flow
 
@@ -141,7 +140,7 @@ def test_repair_settles_what_somebody_else_wrote(root: Path) -> None:
     assert found("status", root)["wrong"] == ["tables/clean"]
     text = told("status", root)
     assert "  table clean: it is not as the ledger says" in text
-    command = shlex.split(re.search(r"dagster-operators (.*?)    \(or: --keep theirs\)", text)[1])  # type: ignore[index]
+    (command,) = commands_in(text)
     assert told(*command) == "tables/clean: kept ours, at version 5\n"
     assert told("repair", root, "--keep", "theirs") == "nothing was wrong\n"
     assert "9 rows" in told("status", root)
@@ -194,9 +193,11 @@ def test_doctor_finds_what_is_wrong_with_its_remedy(root: Path, monkeypatch: pyt
         (root / "tables/sums" / path).unlink()
     lines = told("doctor", root, code=1).splitlines()
     wrong = [line for line in lines if line.startswith("error")]
-    assert wrong[0].startswith("error    tables: not as the ledger says: tables/clean. To do: dagster-operators repair")
+    assert wrong[0].startswith("error    tables: not as the ledger says: tables/clean (version 4 is WRITE by delta-rs")
+    assert commands_in(wrong[0]) == [["repair", str(root), "clean", "--keep", "ours"]]
     assert "1 of " in wrong[1]
     assert "is missing" in wrong[1]
+    assert f"or dagster-operators repair {root} --ledger --last-epoch " in wrong[1]
 
 
 def test_a_folder_that_is_no_root_is_told(tmp_path: Path) -> None:

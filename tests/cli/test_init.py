@@ -27,10 +27,12 @@ def test_what_it_writes_runs(
 ) -> None:
     assert sail is not None
     monkeypatch.setenv(ENGINE_VARIABLE, "sail")
-    assert "python definitions.py" in init(str(tmp_path / "first"), "--name", "air")
-    lines = (tmp_path / "first" / "definitions.py").read_text().splitlines()
+    told = init(str(tmp_path / "the first"), "--name", "air")
+    subprocess.run(["bash", "-nc", told.partition("Next:")[2]], check=True)
+    assert f"    cd '{tmp_path}/the first' && python definitions.py\n" in told
+    lines = (tmp_path / "the first" / "definitions.py").read_text().splitlines()
     assert len([line for line in lines if line and not line.startswith(('"""', "import"))]) <= 10
-    monkeypatch.chdir(tmp_path / "first")
+    monkeypatch.chdir(tmp_path / "the first")
     made = runpy.run_path("definitions.py", run_name="__main__")
     assert capsys.readouterr().out.startswith("epoch 1: 2 rows in late_flights, 2 rows in hourly_delays")
     assert {job.name for job in made["defs"].resolve_all_job_defs()} >= {"air_epoch", "air_catch_up"}

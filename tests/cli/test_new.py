@@ -21,6 +21,8 @@ def run(*arguments):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_operator_is_three_files_in_one_folder_and_an_entry_point(tmp_path, way):
+    tmp_path = tmp_path / "my own"
+    tmp_path.mkdir()
     done = run("drop_nulls", "--into", tmp_path, f"--{way}")
     assert done.exit_code == 0, done.output
     folder = tmp_path / "dagster-operators-drop-nulls"
@@ -37,7 +39,7 @@ def test_an_operator_is_three_files_in_one_folder_and_an_entry_point(tmp_path, w
     )
     assert entry in (folder / "pyproject.toml").read_text()
     assert [name for name in files if "$" in (folder / name).read_text()] == []
-    assert f"pip install -e {folder}" in done.output
+    assert f"    pip install -e '{folder}' && pytest '{folder}'\n" in done.output
     assert str(folder / source / "physical.py") in done.output
 
 

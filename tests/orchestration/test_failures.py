@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +39,7 @@ from dagster_operators.orchestration.tries import NEWS_TAG, judge
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
+from tests.commands import commands_in
 from tests.disk import disk_at
 from tests.orchestration import demo
 
@@ -58,9 +58,8 @@ def alert(result: dg.JobExecutionResult) -> str:
 
 
 def command_of(text: str) -> list[str]:
-    """The first command of an alert."""
-    line = next(line.strip() for line in text.splitlines() if line.strip().startswith("dagster-operators "))
-    return shlex.split(line.split("    ")[0])[1:]
+    """The first command of an alert, as it stands."""
+    return commands_in(text)[0]
 
 
 def obey(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from dagster_operators.connectors.connector import SliceChoice
 from dagster_operators.errors import BadInputError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.storage.delta_commit import PIPELINE_PROPERTY
 from dagster_operators.storage.delta_log import Commit, DeltaLog
 
 _MOST_COMMITS: Final = 100
@@ -119,8 +120,22 @@ class DeltaVersions:
                 table=self.log.location.path,
                 version=commit.version,
                 operation=commit.operation,
-                remedy=_before_all(commit) if is_first else _behind_others(commit),
+                remedy=self._instead(commit, is_first=is_first),
             )
+
+    def _instead(self, commit: Commit, *, is_first: bool) -> str:
+        """How to read what cannot be told as added rows: of a table of a pipeline, as its log says, from the pipeline."""
+        root, _, name = self.log.location.path.rstrip("/").rpartition("/tables/")
+        if not root or not self.log.table().metadata().configuration.get(PIPELINE_PROPERTY):
+            return _before_all(commit) if is_first else _behind_others(commit)
+        source = f'PipelineSource({root!r}, {name!r}, changes=True) with .as_changes("_change_type") behind it'
+        if is_first:
+            return f"it is a table of a pipeline: read its changes by {source}"
+        return (
+            'it is a table of a pipeline, whose changes can be read: pipeline.reset(source, 0, tables="restart"), then put '
+            f"{source} into the program in its place; what is to be decided for that is told then; "
+            f"or {_behind_others(commit, feed=False)}"
+        )
 
     def _check_nothing_cleaned_up(self, missing: int) -> None:
         """A version that is not in the log is yet to come, unless a checkpoint has it."""
@@ -160,10 +175,13 @@ def _before_all(commit: Commit) -> str:
     return f"read its changes with DeltaSource(..., changes=True), or start behind it with starting_version={commit.version + 1}"
 
 
-def _behind_others(commit: Commit) -> str:
+def _behind_others(commit: Commit, *, feed: bool = True) -> str:
     """Of a source that has a position: ``starting_version`` plays no part any more."""
-    return (
+    anew = (
         'read the table as it is now, into tables that begin anew: pipeline.reset(source, 0, tables="restart"); '
-        f'or pass over the version: pipeline.reset(source, {_position(commit)}, tables="keep"), without what it changed; '
-        "or read changes with DeltaSource(..., changes=True) from the beginning: what is to be decided for that is told then"
+        f'or pass over the version: pipeline.reset(source, {_position(commit)}, tables="keep"), without what it changed'
     )
+    changes = (
+        "; or read changes with DeltaSource(..., changes=True) from the beginning: what is to be decided for that is told then"
+    )
+    return f"{anew}{changes * feed}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -18,6 +19,9 @@ from dagster_operators.runtime.engine import default_engine, engine_given
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+_ARROW: Final = "pyarrow.Table"
+_FORMS: Final = frozenset({_ARROW, "pandas.DataFrame", "polars.DataFrame", "polars.LazyFrame", "pyspark.DataFrame"})
 
 
 class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
@@ -120,7 +124,7 @@ class PipelineIOManager(dg.ConfigurableIOManager):
 
     Which table an asset is, its pipeline's definitions say, where they are in the same code location; elsewhere its key, if that
     ends with the pipeline's name and the table's; else ``tables``. The table comes as a ``pa.Table``, or as the DataFrame of
-    pandas, Polars or Spark that the argument is annotated as.
+    pandas, Polars or Spark, or the LazyFrame of Polars, that the argument is annotated as, ``Optional`` or not.
 
     Attributes:
         source: Where the tables are read.
@@ -157,26 +161,26 @@ class PipelineIOManager(dg.ConfigurableIOManager):
         """The table, as of the source's epoch.
 
         Raises:
-            PipelineError: The argument is annotated as the DataFrame of a library that is not one of ours, or which table the
-                asset is cannot be told.
+            PipelineError: The argument is annotated as something that no table is handed in as, or which table the asset is
+                cannot be told.
             EndedInputError: The pipeline no longer writes the table, and the source stays at no epoch.
         """
-        table, wanted = self._table(context), context.dagster_type.typing_type
-        module = getattr(wanted, "__module__", "") if getattr(wanted, "__name__", "") == "DataFrame" else ""
-        library = module.partition(".")[0]
-        if module.startswith("pyspark.sql."):
-            return self.source.to_spark(table)
-        if library not in {"", "polars", "pandas"}:
+        table, form = self._table(context), _form(context.dagster_type.typing_type)
+        if form is None:
             raise PipelineError(
-                f"tables are not handed in as {module}.DataFrame", table=table,
-                remedy="annotate the argument as pa.Table or as the DataFrame of pandas, polars or pyspark.sql, and convert that",
+                f"tables are not handed in as {_spelt(context.dagster_type.typing_type)}", table=table,
+                remedy="annotate the argument as pa.Table or as the DataFrame of pandas, polars or pyspark.sql, or the "
+                "LazyFrame of polars, and convert that",
             )  # fmt: skip
+        if form == "pyspark.DataFrame":
+            return self.source.to_spark(table)
         rows = self.source.to_arrow(table)
-        if library == "polars":
+        if form.startswith("polars."):
             import polars as pl
 
-            return pl.from_arrow(rows)
-        return rows.to_pandas() if library == "pandas" else rows
+            frame = pl.DataFrame(rows)
+            return frame.lazy() if form == "polars.LazyFrame" else frame
+        return rows.to_pandas() if form == "pandas.DataFrame" else rows
 
     def _table(self, context: dg.InputContext) -> str:
         """The table that an upstream asset is."""
@@ -208,6 +212,30 @@ class PipelineIOManager(dg.ConfigurableIOManager):
         if epoch is not None and upstream.has(epoch, table) and not upstream.is_written(table):
             last = epoch.last_epochs.get(f"tables/{table}", epoch.epoch)
             raise upstream.ended(epoch, table, f"if it is wanted as it was then, PipelineResource(root=..., epoch={last})")
+
+
+def _form(annotation: Any) -> str | None:
+    """What a table is to be handed in as, by the library and the type's name; None if it cannot be.
+
+    >>> import pyarrow as pa
+    >>> _form(pa.Table), _form(pa.Table | None), _form(Any), _form(dict)
+    ('pyarrow.Table', 'pyarrow.Table', 'pyarrow.Table', None)
+    """
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    wanted = kinds[0] if len(kinds) == 1 and NoneType in get_args(annotation) else annotation
+    if wanted in (Any, object):
+        return _ARROW
+    module, name = getattr(wanted, "__module__", ""), getattr(wanted, "__name__", "")
+    found = f"{module.partition('.')[0]}.{name}"
+    if found not in _FORMS or (found.startswith("pyspark.") and not module.startswith("pyspark.sql.")):
+        return None
+    return found
+
+
+def _spelt(annotation: Any) -> str:
+    if get_args(annotation) or not isinstance(annotation, type):
+        return str(annotation)
+    return f"{annotation.__module__}.{annotation.__qualname__}"
 
 
 def _said_of(context: dg.InputContext) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.connectors.pipeline_source import PipelineSource
-from dagster_operators.errors import BadInputError, EndedInputError, MissingInputError, PipelineError
+from dagster_operators.errors import BadInputError, EndedInputError, MissingInputError, PipelineError, UndecidedChangeError
 from dagster_operators.transactions import failpoints
 from tests.engines import ENGINES, SAIL
 
@@ -60,6 +60,40 @@ def reading(tmp_path, shop, engine=SAIL, **options):
 
 def rows(pipeline, table):
     return sorted(tuple(row) for row in pipeline.read(table).collect())
+
+
+def test_a_delta_source_of_an_updating_table_names_the_source_that_reads_its_changes(tmp_path, shop):
+    def report(source):
+        made = do.Pipeline("report", root=str(tmp_path / "report"), engine=SAIL)
+        rows = made.source("totals", source)
+        rows = rows.as_changes("_change_type") if isinstance(source, do.PipelineSource) else rows
+        rows.key_by("odd").aggregate(n="sum(n)", name="sums").to_table("sums")
+        return made
+
+    table = f"{shop.root}/tables/totals"
+    report(do.DeltaSource(table)).run_epoch()
+    shop.sell((3, 190))
+    told = f"PipelineSource({shop.root!r}, 'totals', changes=True) with .as_changes(\"_change_type\") behind it"
+    with pytest.raises(BadInputError) as caught:
+        report(do.DeltaSource(table)).run_epoch()
+    assert f'pipeline.reset(source, 0, tables="restart"), then put {told} into the program' in caught.value.remedy
+    assert "DeltaSource(..., changes=True)" not in caught.value.remedy, "there is no change data feed"
+    report(do.DeltaSource(table)).reset("totals", 0, tables="restart")
+    changed = report(do.PipelineSource(shop.root, "totals", changes=True))
+    with pytest.raises(UndecidedChangeError):
+        changed.run_epoch()
+    asked = [verdict.subject for verdict in changed.changes() if verdict.choices]
+    assert "source totals" in asked
+    for subject in asked:
+        changed.decide(subject, "restart")
+    changed.run_epoch()
+    assert rows(changed, "sums") == [(0, 1), (1, 2)]
+    shop.sell((4, 200))
+    changed.run_epoch()
+    assert rows(changed, "sums") == [(0, 2), (1, 2)]
+    with pytest.raises(BadInputError) as caught:
+        do.DeltaSource(table, starting_version=2).choose(None, lambda: iter(()))
+    assert caught.value.remedy == f"it is a table of a pipeline: read its changes by {told}"
 
 
 def test_it_reads_all_rows_and_then_what_each_epoch_added(tmp_path, shop):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import dagster as dg
 import pandas as pd
@@ -108,19 +108,35 @@ def test_an_asset_may_take_a_table_as_sparks(engine: str, request: pytest.Fixtur
         source.to_spark("orders")
 
 
-def test_an_asset_may_take_a_table_as_polars(root: Path) -> None:
+def test_an_asset_may_take_a_table_as_polars_and_what_may_be_none(root: Path) -> None:
     import polars as pl
 
     taken: list[Any] = []
 
-    def taker(sums) -> None:  # type: ignore[no-untyped-def]
-        taken.append(sums)
+    def taking(kind: Any) -> dg.AssetsDefinition:
+        def taker(sums) -> None:  # type: ignore[no-untyped-def]
+            taken.append(sums)
 
-    taker.__annotations__["sums"] = pl.DataFrame
-    made = dg.asset(name="taker", ins={"sums": dg.AssetIn(SUMS)})(taker)
+        taker.__annotations__["sums"] = kind
+        return dg.asset(name="taker", ins={"sums": dg.AssetIn(SUMS)})(taker)
+
     reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root)))
-    assert execute(made, {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success
-    assert taken[0].to_dicts() == [{"n": 96}]
+    kinds = (
+        pl.DataFrame,
+        pl.LazyFrame,
+        pl.LazyFrame | None,
+        Optional[pd.DataFrame],  # noqa: UP045 - as people write it
+        pa.Table | None,
+    )
+    for kind in kinds:
+        assert execute(taking(kind), {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success
+    assert [type(rows) for rows in taken] == [pl.DataFrame, pl.LazyFrame, pl.LazyFrame, pd.DataFrame, pa.Table]
+    assert taken[0].to_dicts() == taken[1].collect().to_dicts() == taken[2].collect().to_dicts() == [{"n": 96}]
+    for kind in (dict, list[dict], pa.RecordBatch, pd.Series | None):
+        with pytest.raises(
+            Exception, match=r"tables are not handed in as .*annotate the argument as pa.Table or as the DataFrame"
+        ):
+            execute(taking(kind), {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers"))
 
 
 def hand_in(root: Path, key: str, *specs: Any, **settings: Any) -> list[Any]:

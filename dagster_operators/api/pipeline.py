@@ -18,6 +18,7 @@ from dagster_operators.api.pipeline_settings import check_settings
 from dagster_operators.api.rebuilding import Rebuildable
 from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
+from dagster_operators.api.stopping import Stopping
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import StorageError
 from dagster_operators.runtime.engine import Engine, default_engine, engine_given
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.plan import Slices
+    from dagster_operators.transactions.view import LedgerView
 
 T = TypeVar("T")
 
 
 @checked_pipeline
 @checked_constructor
-class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
+class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:
@@ -219,19 +222,29 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         """
         return self._run_epoch(wait_seconds)
 
-    def _run_epoch(self, wait_seconds: float, watermarks: Mapping[str, int] | None = None) -> EpochResult:
+    def _run_epoch(
+        self,
+        wait_seconds: float,
+        watermarks: Mapping[str, int] | None = None,
+        choose: Callable[[LedgerView], Slices | None] | None = None,
+    ) -> EpochResult:
         coordinator = self.epochs.coordinator
         try:
-            return self._run_steps(wait_seconds, watermarks)
+            return self._run_steps(wait_seconds, watermarks, choose)
         except BaseException:
             with contextlib.suppress(StorageError):  # the error at hand says more
                 coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
             raise
 
-    def _run_steps(self, wait_seconds: float, watermarks: Mapping[str, int] | None) -> EpochResult:
+    def _run_steps(
+        self,
+        wait_seconds: float,
+        watermarks: Mapping[str, int] | None,
+        choose: Callable[[LedgerView], Slices | None] | None,
+    ) -> EpochResult:
         started, before = time.monotonic(), self.epochs.coordinator.last_complete()
         self.fill(self.epochs, self.epochs_beside(self.epochs), self._owner, wait_seconds)
-        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds, watermarks=watermarks)
+        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds, watermarks=watermarks, choose=choose)
         begun = time.monotonic()
         if handle is None:
             last = self.epochs.coordinator.last_complete()

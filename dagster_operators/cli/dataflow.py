@@ -52,6 +52,7 @@ def run(
     kept in a file beside those that the source reads before anything is done with it. As JSON each epoch is an object, on a line
     of its own as soon as it is complete, and the last one says how many there were.
     """
+    from dagster_operators.cli.kept_lines import source_of
     from dagster_operators.cli.live import Running
 
     if same_lines and stdin is None:
@@ -62,8 +63,9 @@ def run(
         named = {} if name is None else {"name": name}
         place = root or f"data/{_pipeline(file, 'nowhere', **named).name}"
         pipeline = _pipeline(file, place, **named)
-        running = Running(pipeline, limit, None if stdin is None else _lines(pipeline, stdin, same_lines, stack), as_json=as_json)
-        if goes_on:
+        lines = None if stdin is None else _lines(pipeline, stdin, same_lines, stack)
+        running = Running(pipeline, limit, lines, None if stdin is None else source_of(pipeline, stdin), as_json=as_json)
+        if limit:
             stack.enter_context(running.stopping())
         count = running.run()
     if as_json:

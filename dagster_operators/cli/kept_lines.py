@@ -182,6 +182,11 @@ def lines_of(descriptor: int) -> Iterator[bytes]:
         yield rest
 
 
+def source_of(pipeline: Pipeline, name: str) -> str:
+    """The source that a name is of: its own, or the id of its node."""
+    return name if name in pipeline.dataflow.nodes else table_of(name)
+
+
 def folder_of(pipeline: Pipeline, source: str) -> Path:
     """The folder that a source reads files with JSON lines from; the id of a node stands for its source.
 
@@ -191,7 +196,7 @@ def folder_of(pipeline: Pipeline, source: str) -> Path:
     from dagster_operators.connectors.file_source import FileSource
 
     sources = {node.operator.name: node.operator for node in pipeline.dataflow if node.operator.kind == "source"}
-    source = source if source in sources else table_of(source)
+    source = source_of(pipeline, source)
     if source not in sources:
         remedy = f"there are: {', '.join(sources) or 'none'}"
         raise PipelineError(f"there is no source {source!r} for the lines of standard input", remedy=remedy)

@@ -30,38 +30,61 @@ class Running:
         pipeline: The pipeline.
         limit: For how many seconds from the end of the first epoch it goes on when its sources hold nothing new.
         lines: Lines as they come, and where they are kept for a source, if they are read; at their end the run ends.
+        source: That source.
         as_json: Whether each epoch is told as JSON; then all else is told on standard error.
     """
 
     def __init__(
-        self, pipeline: Pipeline, limit: float, lines: tuple[Lines, KeptLines] | None = None, *, as_json: bool = False
+        self,
+        pipeline: Pipeline,
+        limit: float,
+        lines: tuple[Lines, KeptLines] | None = None,
+        source: str | None = None,
+        *,
+        as_json: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._limit = limit
         self._lines = lines
+        self._source = source
         self._as_json = as_json
         self._stopped = threading.Event()
         self._is_clocked = _is_clocked(pipeline)
         self.count = 0
 
     def run(self) -> int:
-        """Run epochs; how many there were."""
+        """Run epochs, until the pipeline is stopped if it goes on; how many there were."""
+        self._run()
+        if self._limit:
+            self._tell(self._pipeline.stop(ended=self._source if self._source and self._is_over() else ()))
+        return self.count
+
+    def _run(self) -> None:
         end = float("inf")
         self._keep(0)
         while True:
             result = self._pipeline.run_epoch()
             end = min(end, time.monotonic() + self._limit)
-            if not result.empty:
-                self.count += 1
-                self._tell(result)
-                self._tell_ignored(result)
+            self._tell(result)
             if self._stopped.is_set():
-                return self.count
+                return
             more = self._keep(0)
             if (result.empty or self._is_clocked) and not more:
                 if time.monotonic() >= end or self._is_over():
-                    return self.count
+                    return
                 self._keep(_PAUSE)
+
+    def _tell(self, result: EpochResult) -> None:
+        """Say what an epoch did, if there was one."""
+        if result.empty:
+            return
+        self.count += 1
+        if self._as_json:
+            click.echo(json.dumps(epoch_json(result)))
+        else:
+            rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
+            click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
+        self._tell_ignored(result)
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
@@ -94,13 +117,6 @@ class Running:
             kept.keep(found)
             click.echo(f"{kept.count} lines are kept", err=self._as_json)
         return bool(found)
-
-    def _tell(self, result: EpochResult) -> None:
-        if self._as_json:
-            click.echo(json.dumps(epoch_json(result)))
-            return
-        rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
-        click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
 
     def _tell_ignored(self, result: EpochResult) -> None:
         """Say which outputs messages were sent to that the file does not declare."""

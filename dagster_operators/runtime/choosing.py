@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -97,6 +98,16 @@ class Choosing:
             source, time = self._dataflow.nodes[name].operator, connector.time()
             if isinstance(source, Source) and time and (source.event_time or "").lower() == time[0].lower():
                 yield name, behind(time[1], source.lateness)
+
+    def stopping(self, view: LedgerView, ended: Collection[str] = ()) -> Slices:
+        """The slices of the open epoch; else those of one with which the pipeline is stopped, and which reads nothing.
+
+        Args:
+            view: The ledger.
+            ended: The sources of which nothing more comes until it is run again.
+        """
+        found = self.choose(view) if view.open_begin is not None else None
+        return found or replace(self.only_time(view, {}), stops=True, ended=frozenset(ended))
 
     def only_time(self, view: LedgerView, watermarks: Mapping[str, int]) -> Slices:
         """Slices without rows, after which the watermarks of sources are that far."""

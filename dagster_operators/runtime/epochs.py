@@ -145,6 +145,10 @@ class Epochs:
                 self.begin_seconds = time.monotonic() - started
                 return handle
 
+    def stopping(self, view: LedgerView, ended: Collection[str]) -> Slices:
+        """The slices of the open epoch; else those of one with which the pipeline is stopped."""
+        return self._choosing.stopping(view, ended)
+
     def _begin(self, record: PlanRecord, choose: Callable[[LedgerView], Slices | None]) -> EpochHandle | None:
         """Begin the epoch; tables and state without any row may have other columns than before."""
         while True:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Final
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
@@ -21,6 +23,7 @@ from dagster_operators.storage.location import SAME_FILE
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.history import History as Past
 from dagster_operators.transactions.plan import Slices
 from dagster_operators.transactions.view import LedgerView
 
@@ -38,6 +41,7 @@ class History:
         earlier: The same at the end of each epoch, of the sources that have the same event time now.
         newest: Per source the last epoch that read something of it, whether it is among the pieces or not.
         left_out: Per source the last epoch that read something of it and is left out.
+        stops: The epochs with which the pipeline was stopped behind the first of the pieces, and the sources that ended.
     """
 
     epoch: int
@@ -46,6 +50,7 @@ class History:
     earlier: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    stops: Sequence[tuple[int, frozenset[str]]] = ()
 
     @classmethod
     def of(
@@ -73,6 +78,9 @@ class History:
         told = {name: [epoch for epoch, part in found if part.items is not None] for name, found in read.items()}
         newest = {name: max(epochs) for name, epochs in told.items() if epochs}
         left = {name: max(before) for name, epochs in told.items() if (before := [epoch for epoch in epochs if epoch < since])}
+        first = min((epoch for found in pieces.values() for epoch, part in found if part.items is not None), default=inf)
+        ended = ((epoch, carried(dict.fromkeys(of), origins)) for epoch, of in run.past.stops().items() if epoch > first)
+        stops = [(epoch, frozenset(of)) for epoch, of in ended]
         known = {
             complete.epoch: {
                 name: mark
@@ -81,7 +89,7 @@ class History:
             }
             for complete in run.history()
         }
-        return cls(last.epoch, pieces, _of_sources(watermarks, sources), known, newest, left)
+        return cls(last.epoch, pieces, _of_sources(watermarks, sources), known, newest, left, stops)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -117,12 +125,14 @@ class HistoryChoosing:
 
     Args:
         planning: The rebuild's.
+        made: What its own epochs were until now.
         at_once: Of how many epochs one of its epochs reads at most.
         empty: Whether all that was read may be left out, so that nothing is in the tables.
     """
 
-    def __init__(self, planning: Planning, at_once: int, *, empty: bool = False) -> None:
+    def __init__(self, planning: Planning, made: Past, at_once: int, *, empty: bool = False) -> None:
         self._planning = planning
+        self._made = made
         self._at_once = at_once
         self._empty = empty
         self.history = History(0)
@@ -256,6 +266,8 @@ class HistoryChoosing:
         last = view.last_complete
         if last is None or unfinished(self._planning.dataflow, last.metrics):
             return False
+        if self._stops_left():
+            return False
         behind = any(last.watermarks.get(name, MIN_WATERMARK) < mark for name, mark in self._marks().items())
         return not behind and not any(self.history.after(name, last.offsets.get(name)) for name in self.sources)
 
@@ -273,10 +285,15 @@ class HistoryChoosing:
         last = view.last_complete
         positions = last.offsets if last else {}
         left = {name: self.history.after(name, positions.get(name)) or [] for name in self.sources}
-        epochs = sorted({epoch for pieces in left.values() for epoch, _ in pieces})[: self._at_once]
+        stops = self._stops_left()
+        before = [epoch for pieces in left.values() for epoch, _ in pieces if not stops or epoch < stops[0][0]]
+        epochs = sorted(set(before))[: self._at_once]
+        if stops and not epochs:
+            standing = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in self.sources}
+            return Slices({**standing, **self.lookups}, stops=True, ended=stops[0][1])
         offsets = self._together(positions, left, epochs)
         taken = {name: _taken(pieces, offsets[name]) for name, pieces in left.items()}
-        done = all(len(taken[name]) == len(pieces) for name, pieces in left.items())
+        done = not stops and all(len(taken[name]) == len(pieces) for name, pieces in left.items())
         marks, timed = self._marks() if done else {}, set[str]()
         for name, epochs_of in taken.items():
             known = [self.history.earlier.get(epoch, {}).get(name) for epoch in epochs_of]
@@ -289,6 +306,12 @@ class HistoryChoosing:
             if key.endswith(_LAST) and marks.get(key.removesuffix(_LAST)) == MAX_WATERMARK
         }
         return Slices({**offsets, **self.lookups}, watermarks=marks, timed=frozenset(timed))
+
+    def _stops_left(self) -> Sequence[tuple[int, frozenset[str]]]:
+        """The epochs in which event operators are still to be told that the pipeline is stopped, as they were."""
+        nodes = self._planning.dataflow.nodes.values()
+        told = [node.name for node in nodes if isinstance(node.operator, EventOperators)]
+        return self.history.stops[len(self._made.stops()) :] if told else ()
 
     def _marks(self) -> dict[str, int]:
         """How far the sources that have an event time are in the pipeline."""

@@ -128,7 +128,8 @@ class Rebuilding:
         """Open what is in the folder, or will be."""
         self._shadow = self._beside(self._part, self._run.root.join(FOLDER))
         self._shadow.planning.be_part_of(self._epochs.planning)
-        self._choosing = HistoryChoosing(self._shadow.planning, self._request.at_once, empty=self._request.empty)
+        made = self._shadow.coordinator.past
+        self._choosing = HistoryChoosing(self._shadow.planning, made, self._request.at_once, empty=self._request.empty)
 
     def _look(self, view: LedgerView) -> None:
         """See what there is to be read, and that nothing else has to be decided."""

@@ -7,7 +7,7 @@ hundreds of tests a second.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias
@@ -253,11 +253,14 @@ class OperatorHarness:
         ...     harness.epoch, reports[0].watermark
         (2, 1000000)
         """
+        return self._end(watermark, Ending(self._last))
+
+    def _end(self, watermark: Moment | None, ending: Ending) -> Mapping[int, Report]:
         if watermark is not None:
             self.move(watermark)
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish(end, self._origins(), Ending(self._last))[self._driven.name]
+            reports[number] = subtask.finish(end, self._origins(), ending)[self._driven.name]
             subtask.close()
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
@@ -268,6 +271,24 @@ class OperatorHarness:
         self._held_at = {port: meet(report.held.get(port, FINISHED) for report in reports.values()) for port in self.ports}
         self._begin(self.epoch + 1)
         return reports
+
+    def stop(self, ended: Collection[int] = ()) -> Mapping[int, Report]:
+        """End the epoch as one with which the pipeline is stopped: event operators are told.
+
+        Args:
+            ended: The inputs that end until it is run again.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     len(harness.stop())
+        1
+        """
+        return self._end(None, Ending(self._last, stops=True, ended=ended))
 
     def run_epoch(self, rows: Rows, watermark: Moment | None = None, index: int = 0) -> list[dict[str, Any]]:
         """One whole epoch over some rows; what came out of the main port.

@@ -57,6 +57,7 @@ class History:
         self._seen = 0
         self._completed: list[Complete] = []
         self._slices: dict[str, list[tuple[int, SourceSlice]]] = {}
+        self._stops: dict[int, frozenset[str]] = {}
         self._begun: dict[str, Begin] = {}
         self._drops: list[Drop] = []
         self._known: dict[int, _Known] = {0: _Known()}
@@ -120,6 +121,11 @@ class History:
         """
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
+
+    def stops(self) -> Mapping[int, frozenset[str]]:
+        """The epochs with which the pipeline was stopped, of those that lead to where it is, and the sources that ended then."""
+        self._catch_up()
+        return dict(self._stops)
 
     def given(self, participant: str, epoch: int) -> Any:
         """What an external participant was given to commit in an epoch that was decided; None for nothing."""
@@ -204,6 +210,11 @@ class History:
             return
         if begin.plan.origins:
             self._slices = carried(self._slices, begin.plan.origins)
+            self._stops = {
+                epoch: frozenset(carried(dict.fromkeys(ended), begin.plan.origins)) for epoch, ended in self._stops.items()
+            }
+        if begin.slices.stops:
+            self._stops[complete.epoch] = begin.slices.ended
         for source, part in begin.slices.offsets.items():
             led = self._slices.setdefault(source, [])
             _cut(led, part.start)
@@ -220,6 +231,7 @@ class History:
             self._slices |= {source: past._slices.get(name or "", []) for source, name in names.items()}
             return
         self._slices, self._gone_back[complete.epoch] = past._slices, to.epoch
+        self._stops = past._stops
         left = then.left | (complete.versions.keys() - past._completed[-1].versions.keys())
         self._known[complete.epoch] = _Known(left, then.sources)
 

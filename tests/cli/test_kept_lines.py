@@ -187,7 +187,7 @@ class Epochs:
 
     def __init__(self, folder, at=None):
         self.folder, self.at = folder, at or {}
-        self.asked, self.read = 0, []
+        self.asked, self.read, self.ended = 0, [], None
 
     def run_epoch(self):
         self.asked += 1
@@ -197,11 +197,16 @@ class Epochs:
         self.read += new
         return SimpleNamespace(empty=not new, epoch=self.asked, rows={"all": len(new)}, seconds={"all": 0.0}, metrics={})
 
+    def stop(self, *, ended):
+        self.ended = ended
+        return SimpleNamespace(empty=True)
+
 
 def test_a_run_ends_with_its_lines_once_all_of_them_were_read(tmp_path):
     made, kept = Epochs(tmp_path), KeptLines(tmp_path)
-    running = Running(made, float("inf"), (Lines([b'{"n": %d}' % number for number in range(5)]), kept))
+    running = Running(made, float("inf"), (Lines([b'{"n": %d}' % number for number in range(5)]), kept), "rows")
     assert running.run() == running.count >= 1
+    assert made.ended == "rows", "what reads them is told"
     assert made.read == [f'{{"n": {number}}}' for number in range(5)]
 
 
@@ -212,7 +217,7 @@ def test_a_signal_ends_a_run_behind_its_epoch(tmp_path, number):
     running = Running(made, float("inf"))
     with running.stopping():
         running.run()
-    assert made.asked == 2
+    assert (made.asked, made.ended) == (2, ()), "it is stopped, and its source may go on"
     assert signal.getsignal(number) is before
 
 

@@ -38,7 +38,8 @@ def checked(gone: Sequence[int], left: Sequence[int], *, whole: bool = True, emp
         plan=lambda: SimpleNamespace(sources=("items",)), input_schemas=lambda: {"items": "{}"}, connector=lambda _: connector,
         dataflow=pipeline.dataflow,
     )  # fmt: skip
-    choosing = HistoryChoosing(planning, 10, empty=empty)
+    made: Any = SimpleNamespace(stops=dict)
+    choosing = HistoryChoosing(planning, made, 10, empty=empty)
     pieces = [(epoch, SourceSlice(epoch - 1, epoch, epoch)) for epoch in left]
     choosing.history = History(5, {"items": pieces}, newest={"items": 5})
     choosing.check()

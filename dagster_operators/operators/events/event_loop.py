@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -22,6 +22,7 @@ from dagster_operators.errors import EndlessLoopError, OperatorFailedError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.framed_memory import FEWEST
 from dagster_operators.operators.events.ignored import Ignored
+from dagster_operators.operators.events.loop_state import SOURCE, still_closed
 from dagster_operators.operators.events.message import Message, input_event, other_event
 from dagster_operators.operators.events.sending import as_array, as_metadata, own_copy
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
@@ -32,9 +33,6 @@ _MOST_ROUNDS: Final = 10_000
 _TICK: Final = 0
 _MESSAGE: Final = 1
 """What is due first of what is due at the same time: ticks."""
-
-_SOURCE: Final = "source"
-"""Beside that an input is closed: what it read. Where it reads something else by then, that is not closed."""
 
 _NO_VALUE: Final = pa.nulls(0)
 
@@ -108,7 +106,7 @@ class EventLoop:
         for path, name, time, value, metadata in later:
             message = None if value is None else Message(time, value, metadata)
             for one in self._operators[path].inputs if path in known else ():
-                if one.id == name and (message or metadata == {_SOURCE: one.source}):
+                if one.id == name and (message or metadata == {SOURCE: one.source}):
                     self._put_later(self._operators[path], one, time, message)
 
     def state(self) -> dict[str, Any]:
@@ -123,7 +121,7 @@ class EventLoop:
         """
         found = sorted((item for item in self._due if item[1] == _MESSAGE), key=lambda item: item[:3])
         told = [
-            (message.value, dict(message.metadata)) if message else (None, {_SOURCE: one.source})
+            (message.value, dict(message.metadata)) if message else (None, {SOURCE: one.source})
             for *_, (_, one, message) in found
         ]
         return [
@@ -209,6 +207,13 @@ class EventLoop:
             if path not in self.stopped:
                 self.stopped[path] = reason
                 self._tell(self._operators[path], other_event("STOP", reason), self._moment())
+
+    def end(self, path: str) -> None:
+        """Tell an operator that it is over until the pipeline is run again, and others what it sends then."""
+        if path not in self.stopped:
+            self._begin()
+            self.stop("MANUAL", [path])
+            self.settle()
 
     def _start_timers(self, now: int) -> None:
         intervals = {one.source: one.interval for operator in self._operators.values() for one in operator.inputs}
@@ -368,30 +373,3 @@ class EventLoop:
         if len(closed) == len(operator.inputs) and operator.path not in self.stopped:
             self.stop("ALL_INPUTS_CLOSED", [operator.path])
             self._close_outputs(operator)
-
-
-def without(state: Mapping[str, Any], paths: Collection[str]) -> Mapping[str, Any]:
-    """What ``EventLoop.state`` gave, with nothing of some operators: they have not stopped, and none of their inputs is closed.
-
-    >>> without({"now": 1, "closed": {"a": {"n": "b/n"}, "b": {}}, "stopped": {"a": "STOP"}}, ["a"])
-    {'now': 1, 'closed': {'b': {}}, 'stopped': {}}
-    """
-    of_operators = ("closed", "stopped")
-    return {
-        name: {path: told for path, told in value.items() if path not in paths} if name in of_operators else value
-        for name, value in state.items()
-    }
-
-
-def still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
-    """The inputs of an operator that were closed and still read what they read then, with what that is.
-
-    Earlier versions saved the inputs' ids alone.
-
-    >>> one = EventOperator("log", "op", True, "log.py", (EventInput("a", "x/a"), EventInput("b", "x/b")))
-    >>> still_closed(one, {"a": "x/a", "b": "y/b"}), still_closed(one, ["a", "c"])
-    ({'a': 'x/a'}, {'a': 'x/a'})
-    """
-    now = {one.id: one.source for one in operator.inputs}
-    then = saved if isinstance(saved, Mapping) else {name: now.get(name, "") for name in saved}
-    return {name: source for name, source in then.items() if now.get(name) == source}

@@ -29,6 +29,9 @@ SAVED: Final = "saved"
 IGNORED: Final = "ignored."
 """How the figures begin that say how many messages were sent to an output that is not declared; its address is behind it."""
 
+STOPPED: Final = "told_to_stop"
+"""The figure of an epoch in which operators were told that the pipeline is stopped."""
+
 
 class EventProgram:
     """Runs the operators: once, or once for each key if the dataflow is partitioned.
@@ -67,13 +70,16 @@ class EventProgram:
         """Timers tick up to the watermark; what is read to its end is closed."""
         self._out = out
         marks = [frontier.to_watermark() for frontier in inputs]
-        ends = MAX_WATERMARK in marks
+        ending = self._ctx.ending
+        ends = ending.stops or MAX_WATERMARK in marks
         waiting = [
             key for key, saved in self._saved.items() if ends or waits_for_time(saved) or is_of_another_file(self._own, saved)
         ]
         with located(**self._ctx.where):
             for key in dict.fromkeys([*self._runs, *waiting]):
-                self._run(key).pass_time(marks, self._ctx.ending.last)
+                self._run(key).pass_time(marks, ending.last)
+                if ending.stops:
+                    self._run(key).stop(ending.ended)
         return {}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
@@ -88,6 +94,8 @@ class EventProgram:
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
         for address, count in self._ignored.items():
             self._ctx.report.add(f"{IGNORED}{address}", count)
+        if self._ctx.ending.stops:
+            self._ctx.report.add(STOPPED)
         self._put(kept)
         out.collect(pa.Table.from_pylist(told, self._ctx.ports[MAIN]), MAIN)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError
-from dagster_operators.operators.events.event_loop import still_closed, without
+from dagster_operators.operators.events.event_window import reading_order
+from dagster_operators.operators.events.loop_state import still_closed, without
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows
 from dagster_operators.operators.events.native_operator import NativeOperator
@@ -61,6 +63,7 @@ class EventRun:
         files = dict(own.files)
         self._running: dict[str, _Running] = {one.path: self._made(one, files) for one in own.operators}
         self._schemas = schemas
+        self._left: Mapping[str, Any] | None = None
 
     def open(self) -> None:
         """Put everything back to where it was at the end of the epoch before."""
@@ -105,6 +108,23 @@ class EventRun:
             loop.close(self._own.timers)
             loop.drain()
 
+    def stop(self, ended: Collection[int]) -> None:
+        """Tell the operators that the pipeline is stopped, those that are read by others first.
+
+        When it is run again they go on: none has stopped by that, and no input is closed.
+
+        Args:
+            ended: The sources, by their places, of which nothing more comes until then.
+        """
+        self.loop.settle()
+        self._left = deepcopy(self.loop.state())
+        for running in self._running.values():
+            if not isinstance(running, PythonOperator):
+                running.keeps_events = False  # one that is told them again is not to be told that it has stopped
+        self.loop.close(address for place in sorted(ended) for address, _ in self._own.sources[place].addresses())
+        for path in reading_order(self._own.operators):
+            self.loop.end(path)
+
     def finish(self) -> Saved:
         """Put out what is left; what is to be saved."""
         self.loop.settle()
@@ -114,7 +134,7 @@ class EventRun:
         self.loop.check()
         loop = {
             "version": VERSION,
-            "loop": self.loop.state(),
+            "loop": self._left or self.loop.state(),
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
         }

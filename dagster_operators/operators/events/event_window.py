@@ -53,6 +53,7 @@ class EventWindow:
         """An event comes from outside, at a time: what is put from now on is that."""
         self._come_of((len(self._times), 0, ()))
         self._times.append(time)
+        self.time = time
 
     def is_full(self) -> bool:
         """Whether the window is large enough to be delivered."""
@@ -89,6 +90,24 @@ class EventWindow:
         self.at, self._children = key, 0
 
 
+def reading_order(operators: Sequence[EventOperator]) -> list[str]:
+    """The operators' paths, each behind those that it reads, without what arrives with a delay.
+
+    Raises:
+        CycleError: They read each other in a circle.
+
+    >>> a = EventOperator("a", "op", True, "a.py", (EventInput("m", "b/n"),), ("n",))
+    >>> reading_order([a, EventOperator("b", "op", True, "b.py", (EventInput("n", "a/n", delay=1),), ("n",))])
+    ['b', 'a']
+    """
+    made = {operator.address(output): operator.path for operator in operators for output in operator.outputs}
+    reads = {
+        operator.path: {made[one.source]: None for one in operator.inputs if one.source in made and not one.delay}
+        for operator in operators
+    }
+    return [*TopologicalSorter(reads).static_order()]
+
+
 def delivery_order(operators: Sequence[EventOperator]) -> list[str] | None:
     """The operators' paths, each behind those that it reads; None if messages may be dropped or delayed, or go in a circle.
 
@@ -99,9 +118,7 @@ def delivery_order(operators: Sequence[EventOperator]) -> list[str] | None:
     """
     if any(one.queue_size is not None or one.delay for operator in operators for one in operator.inputs):
         return None
-    made = {operator.address(output): operator.path for operator in operators for output in operator.outputs}
-    reads = {operator.path: {made[one.source] for one in operator.inputs if one.source in made} for operator in operators}
     try:
-        return [*TopologicalSorter(reads).static_order()]
+        return reading_order(operators)
     except CycleError:
         return None

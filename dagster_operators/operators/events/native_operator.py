@@ -42,6 +42,9 @@ class NativeOperator:
         own: What it is.
         library: The library, compressed, as text.
         where: The place, for errors.
+
+    Attributes:
+        keeps_events: Whether what it is told is to be told again.
     """
 
     def __init__(self, own: EventOperator, library: str, where: Mapping[str, Any]) -> None:
@@ -50,6 +53,7 @@ class NativeOperator:
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._log: list[tuple[str, str, bytes | None]] = []
         self._bytes = 0
+        self.keeps_events = own.state == "replay"
         self._process = NativeProcess(own.time_limit / 1e6, self._where, own.env)
 
     def open(self, saved: bytes | None) -> None:
@@ -125,13 +129,13 @@ class NativeOperator:
 
     def _tell(self, part: Sequence[tuple[str, Message]]) -> None:
         numbered = [(number, name, message.value) for number, (name, message) in enumerate(part)]
-        if self._own.state == "replay":
+        if self.keeps_events:
             self._keep(_MESSAGES, "", bytes(packed_messages(numbered)))
         self._process.tell_messages(numbered, [message.time for _, message in part])
 
     def _keep(self, kind: str, name: str, value: bytes | None) -> None:
         """Keep an event, to tell it again."""
-        if self._own.state == "replay":
+        if self.keeps_events:
             self._log.append((kind, name, value))
             self._bytes += len(value or b"")
 

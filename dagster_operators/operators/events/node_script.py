@@ -51,12 +51,16 @@ class NodeScript(PythonFile):
         files: The text of each Python file.
         descriptor: The dataflow's file as JSON.
         where: The place, for errors.
+
+    Attributes:
+        keeps_events: Whether what it is told is to be told again.
     """
 
     def __init__(self, own: EventOperator, files: Mapping[str, str], descriptor: str, where: Mapping[str, Any]) -> None:
         super().__init__(own, files, where)
         self._descriptor = descriptor
         self._log: list[list[Any]] = []
+        self.keeps_events = own.state == "replay"
         self._is_over = False
         self._time = datetime.fromtimestamp(0, UTC)
         self._send: Callable[..., None] | None = None
@@ -80,7 +84,7 @@ class NodeScript(PythonFile):
         metadata = own_metadata(event.get("metadata", {}))  # the script may change its own
         told = [event["type"], event["id"], event.get("value"), metadata]
         status = self._tell(event, send)
-        if self._own.state == "replay":
+        if self.keeps_events:
             self._log.append(told)
         return status
 

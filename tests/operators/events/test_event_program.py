@@ -773,3 +773,62 @@ def test_operators_that_answer_each_other_for_ever_are_an_error(monkeypatch):
     driven = Driven(dataflow(operators, {"one": FORWARD, "two": FORWARD}))
     with pytest.raises(EndlessLoopError, match="more than 100 messages"):
         driven.epoch(rows(1))
+
+
+# --- stopped, and run again -------------------------------------------------------------------------------------------
+
+FLUSH = """
+class Operator:
+    def __init__(self):
+        self.values = []
+
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            self.values += dora_event["value"].to_pylist()
+        elif dora_event["type"] == "STOP" and self.values:
+            send_output("out", self.values)
+            self.values = []
+        return DoraStatus.STOP if dora_event["type"] == "STOP" else DoraStatus.CONTINUE
+"""
+
+
+def flushing(*more, delay=0):
+    """An operator that sends what it got at STOP, and one before it in the file that reads it."""
+    log_of = operator("log", [EventInput("out", "flush/out", delay=delay), *more], ["log"])
+    return Driven(dataflow([log_of, operator("flush", [("n", "numbers/n")], ["out"])], {"log": LOG, "flush": FLUSH}))
+
+
+def test_at_stop_one_that_is_read_is_told_first_and_all_go_on_when_it_is_run_again():
+    driven = flushing().epoch(rows(1, 2))
+    driven.harness.stop()
+    driven.epoch(rows(3))
+    driven.harness.stop()
+    driven.harness.stop([0])
+    sent = driven.harness.rows("log/log")
+    assert [from_ipc(row["value"])[0].as_py() for row in sent] == [
+        "1 INPUT out [1, 2]", "2 STOP MANUAL None", "3 INPUT out [3]", "4 STOP MANUAL None", "5 INPUT_CLOSED out None",
+        "6 STOP ALL_INPUTS_CLOSED None",
+    ]  # fmt: skip
+    assert [row["time"].second for row in sent] == [2, 2, 3, 3, 3, 3]
+    summary = [(row["operator"], row["stopped"]) for row in driven.harness.rows() if row["epoch"] in (2, 3)]
+    assert summary == [("log", "MANUAL"), ("flush", "MANUAL"), ("flush", None)]
+
+
+def test_what_is_sent_at_stop_with_a_delay_arrives_when_it_is_run_again():
+    driven = flushing(EventInput("n", "numbers/n"), delay=SECOND).epoch(rows(1))
+    driven.harness.stop()
+    assert driven.log() == ["1 INPUT n [1]", "2 STOP MANUAL None"]
+    assert driven.epoch(rows(5)).log() == ["3 INPUT out [1]", "4 INPUT n [5]"]
+
+
+def test_what_had_stopped_by_itself_is_not_told_and_does_not_go_on():
+    stops = (
+        "class Operator:\n    def on_event(self, dora_event, send_output):\n        send_output('out', [1])\n        return {}\n"
+    )
+    for status, told in (("DoraStatus.STOP", "INPUT_CLOSED out"), ("DoraStatus.STOP_ALL", "STOP MANUAL")):
+        one = operator("one", [("n", "numbers/n")], ["out"])
+        log_of = operator("log", [("out", "one/out")], ["log"])
+        driven = Driven(dataflow([one, log_of], {"one": stops.format(status), "log": LOG})).epoch(rows(1))
+        assert any(told in text for text in driven.log())
+        driven.harness.stop()
+        assert driven.epoch(rows(2)).log() == []

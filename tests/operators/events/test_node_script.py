@@ -174,3 +174,11 @@ def test_what_it_logs_is_logged_once(caplog):
         again.epoch(rows(2))
     found = [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "dora"]
     assert found == [("WARNING", "log: INPUT"), ("INFO", "log: eye: seen by=me")] * 2
+
+
+@pytest.mark.parametrize(("state", "then"), [("replay", "4 INPUT n [3] 3"), ("none", "1 INPUT n [3] 3")])
+def test_a_script_that_is_stopped_goes_on_as_if_it_had_not_been(state, then):
+    driven = script(COUNT, state).epoch(rows(1, 2)).epoch(rows(2))
+    driven.harness.stop()
+    assert driven.log()[-2:] == [f"{4 if state == 'replay' else 1} STOP MANUAL None None", "ended"]
+    assert driven.epoch(rows(3)).log()[-1] == then

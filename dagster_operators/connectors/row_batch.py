@@ -49,6 +49,11 @@ def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
         else:
             values = [_value(row, name, place, types, number) for row in batch]
         arrays.append(with_nested_nulls(_column(values, name, kind, target.field(name).type, number)))
+        if arrays[-1].null_count and not target.field(name).nullable:
+            raise BadInputError(
+                f"batch {number} of the memory source has {arrays[-1].null_count} nulls in a column that is NOT NULL",
+                column=name, remedy="give each row a value, or leave NOT NULL out of the schema",
+            )  # fmt: skip
     return pa.table(arrays, schema=target)
 
 

@@ -61,6 +61,15 @@ class UserAggregate(Installable):
         value = plain(self._first(*columns))
         return plain(self._made().finish(value)) if self.state is not None and hasattr(self.definition, "finish") else value
 
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        """What a class has for a base that names this one: the class as it was written, which is no aggregate by itself."""
+        if not isclass(self.definition):
+            raise PipelineError(
+                f"{self.name!r} is a function, and no class can be derived from it", function=self.name,
+                remedy="write a class with update, merge and finish, or with compute",
+            )  # fmt: skip
+        return (self.definition,)
+
     def __repr__(self) -> str:
         return f"<aggregate {self.name} of {self.place} -> {self.returns}>"
 
@@ -154,7 +163,7 @@ class GroupCall:
             return self._run(column)
         except OperatorsError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised(self.name, error, [column]) from error
 
     def _run(self, column: pa.Array) -> pa.Array:

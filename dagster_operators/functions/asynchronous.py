@@ -130,7 +130,7 @@ class AsyncCall:
                     return await self.function(*row)
             except OperatorsError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if attempt == self.calls.retries:
                     if self.calls.on_error == "null":
                         return None
@@ -138,7 +138,7 @@ class AsyncCall:
             await asyncio.sleep(min(self.calls.backoff * 2**attempt, _LONGEST_PAUSE))
             attempt += 1
 
-    def _failed(self, row: tuple[Any, ...], error: Exception) -> UserFunctionError:
+    def _failed(self, row: tuple[Any, ...], error: BaseException) -> UserFunctionError:
         told = shortened(error, str) or f"no answer within {self.calls.timeout:g} s"
         tried = f" at its last of {self.calls.retries + 1} attempts" if self.calls.retries else ""
         return UserFunctionError(

@@ -30,7 +30,8 @@ def explained(error: BaseException) -> OperatorsError | None:
     found: BaseException | None = error
     where = error.where if isinstance(error, OperatorsError) else {}
     while found is not None:
-        if told := _TOLD.search(str(found)):
+        text = found.problem if isinstance(found, OperatorsError) else str(found)  # without a remedy behind that of the function
+        if told := _TOLD.search(text):
             arguments = ast.literal_eval(told["arguments"] or "None")
             ours = UserFunctionError(told["problem"], function=told["function"], arguments=arguments, remedy=told["remedy"])
             return ours.at(**where)

@@ -63,7 +63,7 @@ class Groups:
                 results.append(plain(function(*given(columns, forms))))
             except OperatorsError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise raised(name, error, columns) from error
         return results
 

@@ -88,7 +88,7 @@ class ArrowCall:
             result = self._called(given(columns, self.forms))
         except OperatorsError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised(self.name, error, columns) from error
         return self.column(result, len(columns[0]))
 

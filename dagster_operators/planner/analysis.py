@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SHOWN = 500
+
+_CONDITION = re.compile(r"non-boolean predicate .* returning (\w+)")
 
 
 def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame]) -> Analysis[Any]:
@@ -119,7 +122,10 @@ def _is_about_the_query(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].strip().rstrip(".;")[:_SHOWN]
+    """What an engine says, in one line; Sail names columns by numbers of its own in what it says of a condition."""
+    told = str(error).split("\n", 1)[0].strip().rstrip(".;")[:_SHOWN]
+    found = _CONDITION.search(told)
+    return f"the condition is a number or the like ({found[1]}), not true or false" if found else told
 
 
 def _columns(frame: DataFrame) -> str:

@@ -36,6 +36,7 @@ from dagster_operators.runtime.own_engine import in_use
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
 from dagster_operators.runtime.side_by_side import SideBySide
+from dagster_operators.runtime.stages.failed_values import failed_value
 from dagster_operators.runtime.stages.sinks import join_sinks
 from dagster_operators.runtime.stages.stage_run import StageRun
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -284,7 +285,9 @@ class Epochs:
             try:
                 manifest = StageRun(given).run()
             except StageFailedError as error:
-                raise (explained(error) or error) from error.__cause__
+                left_out_by_rules = self._dataflow.nodes.keys() - made.dataflow.nodes.keys()
+                names = {*given.stage.operators, *left_out_by_rules}
+                raise (explained(error) or failed_value(error, self._dataflow, names) or error) from error.__cause__
             if not self._threads.were_left_alone(interruptions):
                 raise StageFailedError(
                     "the run was interrupted while the stage was at work", stage=key.stage, remedy="run the epoch again"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import DamagedTableError, LostFileError, StorageError
+from dagster_operators.errors import DamagedTableError, LostFileError, RestoredTableError, StorageError
 from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
@@ -317,6 +317,11 @@ class Tables:
             with self._root.guard(dataset, problem):
                 yield
         except StorageError:
+            if not self._root.exists(dataset) and self._root.exists(""):
+                raise RestoredTableError(
+                    f"{problem}: its folder is gone", table=dataset, file=self._root.join(dataset),
+                    remedy=f"put it back from a backup; or, if only its log is gone, {how_to_repair(dataset, 'ours')}",
+                ) from None  # fmt: skip
             if found := damage(self._root, dataset):
                 raise DamagedTableError(
                     f"{problem}: {found}", table=dataset, file=self._root.join(dataset),

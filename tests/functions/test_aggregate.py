@@ -255,3 +255,36 @@ def test_it_can_be_called_without_an_engine() -> None:
     average = user_functions.find("own_average")
     assert callable(average)
     assert average(pa.array([1, 2, None])) == 1.5
+
+
+def test_a_class_may_be_derived_from_an_aggregate(sail: SparkSession, tmp_path: Path) -> None:
+    @udaf("bigint", state="bigint")
+    class AddedUp:
+        factor = 1
+
+        def update(self, x: pa.Array) -> Any:
+            return sum(x.to_pylist()) * self.factor
+
+        def merge(self, states: pa.Array) -> Any:
+            return sum(states.to_pylist())
+
+    @udaf("bigint", state="bigint")
+    class AddedUpTenfold(AddedUp):  # type: ignore[valid-type, misc]
+        factor = 10
+
+    pipeline = Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", MemorySource([[("a", 1), ("a", 2)], [("a", 3)]], schema="k string, v bigint"))
+    rows.key_by("k").aggregate(one="added_up(v)", ten="added_up_tenfold(v)").to_table("t")
+    pipeline.run_until_caught_up()
+    assert pipeline.to_arrow("t").to_pylist() == [{"k": "a", "one": 6, "ten": 60}]
+
+
+def test_no_class_is_derived_from_a_function() -> None:
+    @udaf("bigint")
+    def how_many_there_are(x: pa.Array) -> int:
+        return len(x)
+
+    with pytest.raises(PipelineError, match="'how_many_there_are' is a function, and no class can be derived from it"):
+
+        class Derived(how_many_there_are):  # type: ignore[valid-type, misc]
+            pass

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError, located
-from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.graph.expressions import columns_of, parse_alias, parsed
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
@@ -169,14 +169,14 @@ class Decomposition:
     def partials(self) -> tuple[Partial, ...]:
         """The partial columns with their updates and merges."""
         return tuple(
-            Partial(column, self._update_of(kind, call), self._merge_of(kind, column))
+            Partial(column, self._update_of(kind, call, self.types.rows), self._merge_of(kind, column))
             for column, (kind, call) in self.slots.items()
         )
 
-    def _update_of(self, kind: PartialKind, call: Call) -> str:
-        if self.types.goes_round and kind is SUM and self.types.rows.get(call.arguments[0]) == "bigint":
+    def _update_of(self, kind: PartialKind, call: Call, types: Types) -> str:
+        if self.types.goes_round and kind is SUM and types.get(call.arguments[0]) == "bigint":
             return checked_sum(call.kept(call.arguments[0]))
-        return kind.update(call, self.types.rows)
+        return kind.update(call, types)
 
     def _merge_of(self, kind: PartialKind, column: str) -> str:
         found = self.types.partials.get(column)
@@ -211,7 +211,24 @@ class Decomposition:
         """
         from pyspark.sql import functions as F
 
-        return rows.groupBy(*groups).agg(*extent, *(F.expr(part.update).alias(part.column) for part in self.partials))
+        apart = self._cast_arguments() if self.types.goes_round else {}
+        if not apart:
+            return rows.groupBy(*groups).agg(*extent, *(F.expr(part.update).alias(part.column) for part in self.partials))
+        types = {**self.types.rows, **{name: self.types.rows[text] for text, name in apart.items() if text in self.types.rows}}
+        updates = {
+            column: self._update_of(kind, replace(call, arguments=tuple(apart.get(text, text) for text in call.arguments)), types)
+            for column, (kind, call) in self.slots.items()
+        }
+        frame = rows.withColumns({name: F.expr(text) for text, name in apart.items()})
+        return frame.groupBy(*groups).agg(*extent, *(F.expr(text).alias(column) for column, text in updates.items()))
+
+    def _cast_arguments(self) -> dict[str, str]:
+        """Columns for arguments with a cast: Sail names an aggregate without casts, and takes two of one name for an error."""
+        from sqlglot import exp
+
+        texts = dict.fromkeys(text for _, call in self.slots.values() for text in call.arguments if text != "*")
+        cast = [text for text in texts if parsed(text).find(exp.Cast)]
+        return {text: f"__argument_{number}" for number, text in enumerate(cast)}
 
     def merge(self, partials: DataFrame, groups: Sequence[str]) -> DataFrame:
         """Partial results merged by group."""

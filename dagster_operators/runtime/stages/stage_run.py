@@ -17,6 +17,7 @@ from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.at_work import at_work
 from dagster_operators.runtime.stages.current_rows import CurrentRows
+from dagster_operators.runtime.stages.failed_values import FAILED
 from dagster_operators.runtime.stages.job_description import described
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.reasons import reason_of
@@ -310,4 +311,4 @@ class StageRun:
         if refused := refused_rows(work, str(error)):
             return refused
         remedy = _KEEP_ROWS if NOT_THERE in str(error) else "see the cause"
-        return StageFailedError(f"the stage failed: {reason_of(error)}", remedy=remedy, **work.where())
+        return StageFailedError(f"{FAILED}{reason_of(error)}", remedy=remedy, **work.where())

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dagster_operators as do
 from dagster_operators.errors import SchemaError
 from dagster_operators.operators.aggregates.aggregates import Decomposition, decompose, parse_aggregate
+from tests.engines import SAIL
 from tests.examples import fresh_examples, unlike_the_simplest
 
 if TYPE_CHECKING:
@@ -221,6 +223,9 @@ def test_approximate_counts_do_not_depend_on_the_cut(engine: str, request: pytes
     assert tuple(cut[20_000]) == (20_000, 20_497, 18_572, 50)
 
 
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
 def test_equal_calls_share_their_partial_results() -> None:
     parts = decompose(
         {"Mean Delay": "avg(x)", "n": "count(x)", "spread": "max(x) - min(x)", "again": "round(avg( x ), 2) + max(x)"}
@@ -291,3 +296,20 @@ def test_intervals_cannot_be_stored(spark: SparkSession) -> None:
     rows = spark.sql("SELECT timestamp '2024-01-02' - timestamp '2024-01-01' AS took")
     with pytest.raises(SchemaError, match="interval"):
         _ = decompose({"mean": "avg(took)"}).for_rows(rows).partials
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_calls_that_differ_by_casts_alone(sail: SparkSession, tmp_path: Path, windowed: bool) -> None:  # noqa: FBT001
+    """Sail calls them the same, and refused two columns of one name."""
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = do.MemorySource([[("a", 1, NOON), ("a", 4, NOON)]], schema="k string, v bigint, at timestamp")
+    keyed = pipeline.source("rows", source, event_time="at", finished=True).key_by("k")
+    calls = {
+        "mean": "avg(v)", "also": "avg(CAST(v AS double))", "total": "sum(v) + sum(CAST(v AS int))",
+        "first_one": "min(v)", "text": "min(CAST(v AS string))", "exact": "sum(CAST(v AS decimal(10, 2)))",
+        "some": "avg(CAST(v AS int)) FILTER (WHERE v > 1)",
+    }  # fmt: skip
+    (keyed.window(do.Tumbling("1 hour")) if windowed else keyed).aggregate(**calls).to_table("t")
+    pipeline.run_until_caught_up()
+    (row,) = pipeline.to_arrow("t", columns=list(calls)).to_pylist()
+    assert row == {"mean": 2.5, "also": 2.5, "total": 10, "first_one": 1, "text": "1", "exact": Decimal(5), "some": 4.0}

@@ -1,0 +1,108 @@
+"""A value that an expression cannot take: operator, column and expression are named, and the remedy works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import BadInputError, RestoredTableError, SchemaError, StageFailedError, UserFunctionError
+from dagster_operators.runtime.engine import Spark
+from tests.engines import EMBEDDED, SAIL
+
+ROWS = [[("a", 2**63 - 1), ("1", 1)]]
+
+
+@pytest.fixture(params=[pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=[pytest.mark.spark])])
+def engine(request: pytest.FixtureRequest) -> Spark:
+    request.getfixturevalue(request.param)
+    return SAIL if request.param == "sail" else EMBEDDED
+
+
+def pipeline(root: Path, engine: Spark) -> tuple[do.Pipeline, do.Stream]:
+    made = do.Pipeline("p", root=str(root), engine=engine)
+    return made, made.source("rows", do.MemorySource(ROWS, schema="k string, v bigint"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem", "right"),
+    [
+        ("v + 1", "a number is too large for its type", "CAST(v AS decimal(38, 0)) + 1"),
+        ("CAST(v AS int)", "a value is not one of the type", "try_cast(v AS int)"),
+        ("CAST(k AS int)", "a value is not one of the type", "try_cast(k AS int)"),
+        ("1 / (v - 1)", "a number is divided by zero", "1 / nullif(v - 1, 0)"),
+    ],
+)
+def test_the_expression_is_named_and_the_remedy_works(
+    tmp_path: Path, engine: Spark, wrong: str, problem: str, right: str
+) -> None:
+    made, rows = pipeline(tmp_path / "wrong", engine)
+    rows.filter("k <> 'z'", name="kept").with_columns(w=wrong, name="computed").to_table("t")
+    with pytest.raises(StageFailedError, match=problem) as caught:
+        made.run_epoch()
+    found = caught.value
+    assert (found.where["operator"], found.where["column"], found.where["expression"]) == ("computed", "w", wrong)
+    assert "see the cause" not in found.remedy
+    made, rows = pipeline(tmp_path / "right", engine)
+    rows.with_columns(w=right, name="computed").to_table("t")
+    assert made.run_epoch().rows == {"t": 2}
+
+
+@pytest.mark.sail
+def test_of_several_all_are_told(tmp_path: Path, sail: object) -> None:
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.with_columns(w="v + 1", name="one").with_columns(x="v * 2", y="upper(k)", name="two").to_table("t")
+    with pytest.raises(StageFailedError, match=r"in one of one: w = v \+ 1; two: x = v \* 2 \["):
+        made.run_epoch()
+
+
+@pytest.mark.sail
+def test_a_sum_of_texts(tmp_path: Path, sail: object) -> None:
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.key_by("v").aggregate(s="sum(k)", name="sums").to_table("t")
+    with pytest.raises(StageFailedError, match="sum and avg of text cast it to double") as caught:
+        made.run_epoch()
+    assert (caught.value.where["operator"], caught.value.where["expression"]) == ("sums", "sum(k)")
+
+
+@pytest.mark.sail
+def test_null_where_there_is_to_be_none(tmp_path: Path, sail: object) -> None:
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    made.source("rows", do.MemorySource([[("a", None)]], schema="k string, v bigint NOT NULL")).to_table("t")
+    with pytest.raises(BadInputError, match=r"batch 0 of the memory source has 1 nulls .* NOT NULL.*column 'v'"):
+        made.run_epoch()
+
+
+@pytest.mark.sail
+def test_a_function_that_exits_is_named(tmp_path: Path, sail: object) -> None:
+    @do.udf("bigint", name="leaving_for_good")
+    def leaving_for_good(value: object) -> object:
+        raise SystemExit(3)
+
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.with_columns(w="leaving_for_good(v)").to_table("t")
+    with pytest.raises(UserFunctionError, match="the function 'leaving_for_good' raised SystemExit: 3") as caught:
+        made.run_epoch()
+    assert caught.value.remedy == "correct the function, or filter the rows before it"
+
+
+@pytest.mark.sail
+def test_a_condition_that_is_a_number(tmp_path: Path, sail: object) -> None:
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.filter("v + 1", name="odd").to_table("t")
+    with pytest.raises(SchemaError, match=r"the condition is a number or the like \(Int64\), not true or false.*operator 'odd'"):
+        made.run_epoch()
+
+
+@pytest.mark.sail
+def test_a_table_whose_folder_is_gone(tmp_path: Path, sail: object) -> None:
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.to_table("t")
+    made.run_epoch()
+    (tmp_path / "tables" / "t").rename(tmp_path / "away")
+    for read in (made.read, made.to_arrow):
+        with pytest.raises(RestoredTableError, match=r"its folder is gone.*put it back from a backup"):
+            read("t")
+    (tmp_path / "away").rename(tmp_path / "tables" / "t")
+    assert made.to_arrow("t").num_rows == 2

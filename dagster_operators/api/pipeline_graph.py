@@ -22,7 +22,6 @@ from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, located
 from dagster_operators.graph.all_or_nothing import all_or_nothing
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.operator import with_event_time
 from dagster_operators.graph.outputs import Table, asset_path
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
@@ -113,7 +112,7 @@ class PipelineGraph(Built):
         Args:
             name: The source's name, in lineage too.
             connector: A FileSource, DeltaSource, KafkaSource, PipelineSource or MemorySource, or a SourceOperator of your own.
-            event_time: The timestamp column with the time of the event.
+            event_time: The timestamp column with the time of the event; of change events and extracts, that of the row.
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
             renamed_from: What the source was called before: it goes on from where that was. May stay.
@@ -144,13 +143,6 @@ class PipelineGraph(Built):
             )
         with located(pipeline=self.name, source=name):
             connector.config()  # a source that is no single one says so
-        if connector.row_keys is not None and event_time is not None:
-            table = f"latest({', '.join(map(repr, connector.row_keys))})"
-            raise PipelineError(
-                "change events and extracts have no event time: what they take back came before", pipeline=self.name, source=name,
-                remedy=f"leave event_time= out, and {with_event_time(table, repr(str(self.root)), event_time)}; or, in "
-                f"place of windows, group by the time: with_columns(hour=\"date_trunc('hour', {event_time})\").key_by('hour')",
-            )  # fmt: skip
         late = self._duration("lateness", name, lateness, event_time)
         ahead = None if event_time_ahead is None else self._duration("event_time_ahead", name, event_time_ahead, event_time)
         key = asset_path(asset_key, pipeline=self.name, source=name)

@@ -21,7 +21,7 @@ from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.changes import OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
+from dagster_operators.graph.changes import MOVE, OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.storage.location import FileLocation, SourceFile
@@ -207,7 +207,8 @@ def _values(types: Mapping[str, DataType], keys: Sequence[str]) -> tuple[list[st
 
     old = {name: checked(f"k{place}", name) for place, name in enumerate(keys)}
     for place, name in enumerate(types):
-        values.append(f"IF({_HALF} = 0, {old.get(name, 'NULL')}, {checked(f'c{place}', name)}) AS {quoted(name)}")
+        value = checked(f"c{place}", name)
+        values.append(f"{f'IF({_HALF} = 0, {old[name]}, {value})' if name in old else value} AS {quoted(name)}")
     return values, f"nullif(concat_ws('; ', {', '.join(wrong)}), '')"
 
 
@@ -270,7 +271,7 @@ class _Events:
         moved = len(entries) > 1  # the old row, taken away, has nothing but its key
         old = [entries[0].values[one] if moved else None for one in places]
         for part, entry in enumerate(entries):
-            told = [entry.operation, *map(told_column, entry.unsent)]
+            told = [MOVE if moved and part == 0 else entry.operation, *map(told_column, entry.unsent)]
             if entry.operation == TRUNCATE and (path or "").endswith(OF_SEVERAL):
                 told.append(OF_SEVERAL)
             yield (*entries[-1].values, *old, " ".join(told), place + part, raw, path, None, part if moved else None)

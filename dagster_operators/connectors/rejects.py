@@ -6,10 +6,12 @@ record as it stood in the file, the file, and the reason.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.connector import PART
 from dagster_operators.connectors.sql_text import literal
+from dagster_operators.graph.changes import ENTRY, MOVE, OPERATION, told_column
 from dagster_operators.graph.places import PLACES
 from dagster_operators.types.names import quoted
 
@@ -44,13 +46,34 @@ def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 def as_rejects(rows: DataFrame, reason: str) -> DataFrame:
     """Rows that can be parsed and are rejected all the same, in the columns of ``REJECTS_SCHEMA``."""
-    columns = ", ".join(quoted(name) for name in rows.columns if name not in (PART, *PLACES))
+    if OPERATION in rows.columns:  # of an event that does two things one is told
+        rows = rows.where(f"{OPERATION} <> '{MOVE}'")
+    columns = ", ".join(quoted(name) for name in rows.columns if name not in (PART, *PLACES, *ENTRY))
     return rows.selectExpr(
         "CAST(NULL AS STRING) AS file", f"to_json(struct({columns})) AS record", f"{literal(reason)} AS reason"
     )
 
 
+def lacks_time(column: str, columns: Sequence[str], *, with_moves: bool = False) -> str:
+    """SQL for whether a row has no event time and should; a change event that brings no row, or not this value, need not.
+
+    Args:
+        column: The column of the time.
+        columns: The columns there are.
+        with_moves: Whether an event that gives a row another key counts in both of the things that it does.
+
+    >>> lacks_time("at", ["at"])
+    '`at` IS NULL'
+    """
+    name = quoted(column)
+    if OPERATION not in columns:
+        return f"{name} IS NULL"
+    moves = f", '{MOVE}'" if with_moves else ""
+    brings = f"substring_index({OPERATION}, ' ', 1) IN ('insert', 'update', 'upsert'{moves})"
+    return f"({name} IS NULL AND {brings} AND instr(concat({OPERATION}, ' '), ' {told_column(column)} ') = 0)"
+
+
 def split_untimed(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
     """The rows with an event time, and the others as rejects."""
-    name = quoted(column)
-    return rows.where(f"{name} IS NOT NULL"), as_rejects(rows.where(f"{name} IS NULL"), UNTIMED)
+    lacks = lacks_time(column, rows.columns, with_moves=True)
+    return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), UNTIMED)

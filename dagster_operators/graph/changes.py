@@ -95,6 +95,9 @@ class Changes:
         return "append" if self.kind is ChangeKind.APPEND else "retracting, each row an addition or a removal"
 
 
+MOVE: Final = "move"
+"""In :data:`OPERATION`: the row of the key goes, since it has another one now; all but the key is that of the new row."""
+
 TRUNCATE: Final = "truncate"
 """In :data:`OPERATION`: all rows there are go."""
 

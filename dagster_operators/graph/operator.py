@@ -46,7 +46,8 @@ def with_event_time(table: str, root: str = "root", time: str = "at") -> str:
 _BY_THE_TIME: Final = "group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
 _LATEST: Final = "latest('id')"
 _OF_CHANGES: Final = (
-    f"behind as_changes(), changes have the event time of a source that names one; of others {with_event_time(_LATEST)}; "
+    "change events, extracts and what as_changes() reads have the event time that their source names; of others "
+    f"{with_event_time(_LATEST)}; "
     f"or, in place of windows, {_BY_THE_TIME}"
 )
 _OF_CURRENT_ROWS: Final = (

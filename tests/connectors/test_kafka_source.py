@@ -583,7 +583,3 @@ def test_the_plan_and_explain_have_no_secret(tmp_path):
 def test_what_takes_no_topic_says_so(tmp_path):
     with pytest.raises(PipelineError, match="lookup table"):
         do.KafkaSource("b:9092", "t").pin()
-    with pytest.raises(PipelineError, match="no event time"):
-        pipeline(
-            tmp_path, do.KafkaSource("b", "t", format="debezium-json", schema="id long, t timestamp", key="id"), event_time="t"
-        )

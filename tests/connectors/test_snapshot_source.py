@@ -245,12 +245,9 @@ def test_what_gives_no_extracts_is_refused(source: Any, settings: dict[str, Any]
         do.SnapshotSource(source, **{"key": "id", **settings})
 
 
-def test_a_key_that_is_not_there_and_an_event_time_are_refused(tmp_path: Path) -> None:
+def test_a_key_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperatorsError, match=r"the source's key='missing' is no column of it.*source 'items'.*use one of: id"):
         built(tmp_path, do.FileSource("in", schema=SCHEMA), key="missing")
-    pipeline = do.Pipeline("p", root=str(tmp_path))
-    with pytest.raises(PipelineError, match=r"extracts have no event time.*group by the time"):
-        pipeline.source("items", do.SnapshotSource(do.FileSource("in", schema="id long, t timestamp"), "id"), event_time="t")
 
 
 def test_a_lookup_reads_a_table(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from typing_extensions import override
 
 from dagster_operators.errors import BadInputError
-from dagster_operators.graph.changes import CHANGE, DELETE, ENTRY, OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
+from dagster_operators.graph.changes import CHANGE, DELETE, ENTRY, MOVE, OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Rows, StageContext, StateRuns
 from dagster_operators.operators.relational.to_changes import UNFILLED, UNSENT, ChangesOfRows, newest_in, shown_keys
@@ -156,4 +156,5 @@ def _taken_apart(frame: DataFrame) -> DataFrame:
     """Events with what is done to the row apart from the columns whose values are left out."""
     columns = [quoted(name) for name in frame.columns if name != OPERATION]
     told = f"CASE WHEN instr({OPERATION}, ' ') > 0 THEN concat(substring({OPERATION}, instr({OPERATION}, ' ')), ' ') END"
-    return frame.selectExpr(*columns, f"substring_index({OPERATION}, ' ', 1) AS {OPERATION}", f"{told} AS {UNSENT}")
+    done = f"substring_index({OPERATION}, ' ', 1)"
+    return frame.selectExpr(*columns, f"IF({done} = '{MOVE}', 'delete', {done}) AS {OPERATION}", f"{told} AS {UNSENT}")

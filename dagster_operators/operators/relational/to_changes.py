@@ -132,7 +132,12 @@ class ToChanges(LogicalOperator):
         else:
             self._check_keyed(stream)
         columns = None if stream.columns is None else [name for name in stream.columns if name not in ENTRY]
-        return replace(stream.with_columns(columns), changes=Changes.RETRACT, event_time=None, complete_windows=False)
+        changes = replace(stream.with_columns(columns), changes=Changes.RETRACT, complete_windows=False)
+        return changes if self._of_a_source(stream) else replace(changes, event_time=None)
+
+    def _of_a_source(self, stream: StreamType) -> bool:
+        """Whether the rows are events or extracts, whose event time is that of the row: what is taken back has its own."""
+        return self.max_deleted is not None or PLACE in (stream.columns or ())
 
     def _check_plain(self) -> None:
         if self.keys or self.order or self.deleted:
@@ -155,7 +160,7 @@ class ToChanges(LogicalOperator):
 
     def _require_keys(self, stream: StreamType) -> None:
         """See that the key columns are there; the key of change events and extracts is a setting of their source."""
-        if self.max_deleted is None and PLACE not in (stream.columns or ()):
+        if not self._of_a_source(stream):
             self.require(stream, self.keys, "to_changes")
             return
         for name in self.keys:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.connector import PART, UNKNOWN, Connector, Parts
-from dagster_operators.connectors.rejects import split_rejects, split_untimed
+from dagster_operators.connectors.rejects import lacks_time, split_rejects, split_untimed
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.origins import origins_of
@@ -30,7 +30,6 @@ from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, advance
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.stage_keys import StageKey
-from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +177,7 @@ class StageInputs:
         rows = needed.of(rows, *places, *([PART] if parts else ()))
         if largest is UNKNOWN or nulls is UNKNOWN:
             micros = micros_of(column)
-            figures = {"largest": f"max({micros})", "nulls": f"count_if({quoted(column)} IS NULL)"}
+            figures = {"largest": f"max({micros})", "nulls": f"count_if({lacks_time(column, rows.columns)})"}
             figures |= {f"part {part}": f"max(CASE WHEN {PART} = {literal(part)} THEN {micros} END)" for part in parts}
             watched = self._observed.watch(f"source {operator}", rows, figures)
             return made_of(watched.drop(PART) if parts else watched, read)

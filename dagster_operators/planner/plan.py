@@ -22,6 +22,7 @@ from dagster_operators.planner.analysis import analyse, analyse_checks, check_fe
 from dagster_operators.planner.differences.checked_pipelines import with_checked_numbers, with_compared_numbers
 from dagster_operators.planner.differences.in_pipelines import refuse_in_operators, refuse_in_pipeline
 from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.map_keys import refuse_maps_as_keys
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.planner.stages import Stage, cut
@@ -163,6 +164,7 @@ def _analyse_all(
         if known and known.knows(node, found):
             found.add(node, known.analysed[node.name])
             continue
+        refuse_maps_as_keys(session, dataflow, dataflow.nodes[node.logical], found.schemas)
         # Made anew: a frame whose schema was asked for hands that on through PySpark Connect's filter, and nothing is analysed.
         before = [empty(session, found.schemas[edge.stream]) for edge in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)

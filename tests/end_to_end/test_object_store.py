@@ -252,3 +252,25 @@ def test_tables_are_renamed_and_get_wider_types(s3):
     made.run_epoch()
     found = {table: sorted(map(tuple, made.read(table).collect())) for table in ("y", "z")}
     assert found == {"y": [("a", 0), ("a", 1), ("a", 2)], "z": [(0,), (1,), (2,)]}
+
+
+@pytest.mark.usefixtures("sail")
+def test_a_table_gets_a_column(s3):
+    bucket, options = s3.bucket(), s3.options()
+    root, batches = f"{bucket}/wider", [[{"k": "a"}], [{"k": "b"}]]
+
+    def made(*columns):
+        pipeline = Pipeline("wider", root=root, engine=SAIL, storage_options=options)
+        rows = pipeline.source("rows", MemorySource(batches, schema="k string"))
+        rows.select("k", *columns, name="chosen").to_table("t")
+        return pipeline
+
+    made().run_epoch()
+    now = made("upper(k) AS big")
+    assert now.run_epoch().rows == {"t": 1}
+    assert sorted(map(tuple, now.read("t").collect())) == [("a", None), ("b", "B")]
+    assert now.to_arrow("t", epoch=1).column_names == ["k"]
+    now.rebuild("t")
+    assert sorted(map(tuple, made("upper(k) AS big").read("t").collect())) == [("a", "A"), ("b", "B")]
+    made("1 AS one").rebuild("t")
+    assert sorted(map(tuple, made("1 AS one").read("t").collect())) == [("a", 1), ("b", 1)]

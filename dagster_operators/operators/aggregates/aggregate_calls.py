@@ -17,6 +17,9 @@ _OPENING, _CLOSING = frozenset("(["), frozenset(")]")
 _NOT_CALLED_AFTER = frozenset({"like", "ilike", "."})
 """After these, ``any (...)`` and the like are no calls: ``x LIKE ANY ('a%', 'b%')``."""
 
+_WITHIN_GROUP = frozenset({"listagg", "mode", "percentile_cont", "percentile_disc", "string_agg"})
+"""The functions that take WITHIN GROUP."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -28,6 +31,8 @@ class Call:
         distinct: Whether it has DISTINCT.
         condition: The text of the condition in its FILTER clause.
         ignore_nulls: Whether it has IGNORE NULLS.
+        within: The text of what its WITHIN GROUP orders by.
+        descending: Whether that is from the largest value on.
     """
 
     function: str
@@ -35,6 +40,8 @@ class Call:
     distinct: bool = False
     condition: str | None = None
     ignore_nulls: bool = False
+    within: str | None = None
+    descending: bool = False
 
     def kept(self, value: str, *conditions: str) -> str:
         """The value for the rows that the call's filter and further conditions keep, else null.
@@ -64,7 +71,7 @@ def find_calls(expression: str, functions: Collection[str]) -> Template:
     """Splits an expression at its calls of the given functions.
 
     Raises:
-        SchemaError: A call lies within another one, or has a clause that cannot be merged over epochs (OVER, WITHIN GROUP).
+        SchemaError: A call lies within another one, or has a clause that it cannot have (OVER; WITHIN GROUP, but for a few).
 
     >>> find_calls("sum(a) / count(*)", {"sum", "count"}).filled(["x", "y"])
     'x / y'
@@ -119,6 +126,7 @@ class _Finder:
         last -= 2 * (ignore_nulls or self.words(last - 2, "respect", "nulls"))
         arguments = self.arguments(first, last)
         condition, at = None, close + 1
+        within, descending, at = self.within_group(at) if function in _WITHIN_GROUP else (None, False, at)
         while True:
             if self.words(at, "filter", "(", "where"):
                 close = self.closing(at + 1)
@@ -131,7 +139,18 @@ class _Finder:
             if self.words(at, *clause):
                 problem = f"{function}() with {' '.join(clause).upper()} cannot be kept up to date from partial results"
                 raise self.error(problem, self.tokens[at], "leave the clause out; or write an aggregate of your own with udaf")
-        return Call(function, arguments, distinct, condition, ignore_nulls), at
+        return Call(function, arguments, distinct, condition, ignore_nulls, within, descending), at
+
+    def within_group(self, at: int) -> tuple[str | None, bool, int]:
+        """What WITHIN GROUP orders by, whether from the largest on, and the token after it."""
+        if not self.words(at, "within", "group", "("):
+            return None, False, at
+        close = self.closing(at + 2)
+        first = at + 4  # behind ORDER BY, which is one token
+        last = close - (self.text(close - 1) in ("asc", "desc"))
+        if self.text(at + 3).split() != ["order", "by"] or last <= first or len(self.arguments(first, close)) != 1:
+            raise self.error("WITHIN GROUP orders by one expression", self.tokens[at], "write WITHIN GROUP (ORDER BY x)")
+        return self.slice(first, last), self.text(close - 1) == "desc", close + 1
 
     def closing(self, at: int) -> int:
         """The bracket that closes the one at this token."""

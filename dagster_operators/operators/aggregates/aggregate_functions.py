@@ -12,6 +12,12 @@ from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.distinct_sketch import estimate_of
 from dagster_operators.operators.aggregates.partial_results import PartialKind, decimals_in, sketch_buckets
+from dagster_operators.operators.aggregates.value_functions import (
+    VALUE_FUNCTIONS,
+    average_of_distinct,
+    sum_of_distinct,
+    value_call,
+)
 from dagster_operators.types.names import quoted
 
 _MAX_PRECISION = 38
@@ -102,10 +108,25 @@ def _plain(kind: PartialKind, *, distinct: bool = True) -> AggregateFunction:
     return replace(function, distinct=function) if distinct else function
 
 
+def _element(column: PartialColumn) -> str | None:
+    """The type of a list's elements."""
+    return column.type.removeprefix("array<").removesuffix(">") if column.type is not None else None
+
+
+def _sum_of_distinct(_: Call, columns: Sequence[PartialColumn]) -> str:
+    return sum_of_distinct(columns[0].name, _element(columns[0]))
+
+
+def _average_of_distinct(_: Call, columns: Sequence[PartialColumn]) -> str:
+    return average_of_distinct(columns[0].name, _element(columns[0]), _decimal_average)
+
+
 _SET = AggregateFunction((partial.DISTINCT,), _sorted)
 _COUNT_DISTINCT = AggregateFunction((partial.DISTINCT,), _size)
 _LIST = AggregateFunction((partial.VALUES,), _sorted, distinct=_SET)
-_AVERAGE = AggregateFunction((partial.TOTAL, partial.COUNT), _average)
+_AVERAGE = AggregateFunction(
+    (partial.TOTAL, partial.COUNT), _average, distinct=AggregateFunction((partial.DISTINCT,), _average_of_distinct)
+)
 _SKETCH = AggregateFunction((partial.SKETCH,), _estimate, arity=(1, 2))
 _FIRST = AggregateFunction((partial.EARLIEST,), _value, arity=(2, 2))
 _LAST = AggregateFunction((partial.LATEST,), _value, arity=(2, 2))
@@ -140,7 +161,7 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     "stddev": _variance(sample=True, root=True),
     "stddev_pop": _variance(sample=False, root=True),
     "stddev_samp": _variance(sample=True, root=True),
-    "sum": _plain(partial.SUM, distinct=False),
+    "sum": AggregateFunction((partial.SUM,), _itself, distinct=AggregateFunction((partial.DISTINCT,), _sum_of_distinct)),
     "var_pop": _variance(sample=False, root=False),
     "var_samp": _variance(sample=True, root=False),
     "variance": _variance(sample=True, root=False),
@@ -167,6 +188,8 @@ def resolve(
     Raises:
         SchemaError: The function, its arguments or DISTINCT are not supported.
     """
+    if call.function in VALUE_FUNCTIONS and call.function not in own:
+        return _of_values(call)
     function = FUNCTIONS[call.function] if call.function in FUNCTIONS else _own(call, own)
     if call.function in _SKIPPING_NULLS:
         call = _without_null_flag(call)
@@ -186,9 +209,20 @@ def resolve(
     if function.distinct is None or call.arguments == ("*",):
         raise SchemaError(
             f"{call.function}(DISTINCT ...) cannot be kept up to date from partial results",
-            remedy="use count(DISTINCT x) or collect_set(x), or leave DISTINCT out",
+            remedy="use count(DISTINCT x), sum(DISTINCT x), avg(DISTINCT x) or collect_set(x), or leave DISTINCT out",
         )
     return function.distinct, replace(call, distinct=False)
+
+
+def _of_values(call: Call) -> tuple[AggregateFunction, Call]:
+    """A function of all values of a group; equal values share one partial result, whatever is asked of them."""
+    asked = value_call(call)
+
+    def final(_: Call, columns: Sequence[PartialColumn]) -> str:
+        return asked.result(columns[0].name, _element(columns[0]))
+
+    kind = partial.DISTINCT if call.distinct else partial.VALUES
+    return AggregateFunction((kind,), final), Call(call.function, (asked.value,), condition=call.condition)
 
 
 def _own(call: Call, own: Mapping[str, AggregateFunction]) -> AggregateFunction:
@@ -196,8 +230,10 @@ def _own(call: Call, own: Mapping[str, AggregateFunction]) -> AggregateFunction:
     if call.function not in own:
         raise SchemaError(
             f"{call.function}() cannot be kept up to date from partial results",
-            remedy=f"use one of {', '.join(sorted(FUNCTIONS))}; or write one of your own with udaf",
+            remedy=f"use one of {', '.join(sorted(FUNCTIONS.keys() | VALUE_FUNCTIONS))}; or write one of your own with udaf",
         )
+    if call.within is not None:
+        raise SchemaError(f"{call.function}() of your own takes no WITHIN GROUP", remedy="hand it the column as an argument")
     if call.ignore_nulls:
         raise SchemaError(f"{call.function}() takes no IGNORE NULLS", remedy="leave rows out with FILTER (WHERE x IS NOT NULL)")
     if "*" in call.arguments:

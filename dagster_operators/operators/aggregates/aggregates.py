@@ -191,7 +191,8 @@ class Decomposition:
             values = []
             for function, call in aggregate.calls:
                 names = [columns[_key(kind, call)] for kind in function.kinds]
-                value = function.final(call, [PartialColumn(name, self.types.partials.get(name)) for name in names])
+                with located(aggregate=aggregate.name):
+                    value = function.final(call, [PartialColumn(name, self.types.partials.get(name)) for name in names])
                 values.append(value if value.isidentifier() else f"({value})")
             finals[aggregate.name] = aggregate.template.filled(values)
         return finals

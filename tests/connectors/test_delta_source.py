@@ -316,6 +316,27 @@ def test_a_column_that_disappears_or_changes_type(table, session):
         source.choose(position, nothing)
 
 
+def test_a_table_that_others_compact_and_restore(session, table):
+    """Fault script d1, with the races in ``tests/storage/test_delta_commit.py``."""
+    for value in (1, 2, 3):
+        write(table, value)
+    source = DeltaSource(table)
+    slices, position = drain(session, source)
+    assert slices == [[1, 2, 3]]
+    DeltaTable(table).optimize.compact()
+    write(table, 4)
+    slices, position = drain(session, source, position)
+    assert slices == [[4]]
+    DeltaTable(table).restore(1)
+    with pytest.raises(BadInputError, match="RESTORE"):
+        source.choose(position, nothing)
+    shutil.rmtree(table)
+    for value in range(9):
+        write(table, 100 + value)
+    with pytest.raises(BadInputError, match="was replaced"):
+        source.choose(position, nothing)
+
+
 def test_a_table_that_was_replaced(table):
     write(table, 1)
     source = DeltaSource(table)

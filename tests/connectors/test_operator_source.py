@@ -79,7 +79,7 @@ def test_each_epoch_goes_on_where_the_last_one_ended_and_a_final_end_closes_the_
 
 
 def test_a_run_that_wakes_leaves_the_rows_of_the_one_that_took_over(sail, tmp_path):
-    """It was about to choose, and does not know yet that it is fenced; a source that forgets what it gave has no other copy."""
+    """It was about to choose, and does not know yet that it is fenced; a source that forgets has no other copy (a13)."""
     Queue.waiting = (1, 2, 3)
 
     def build():

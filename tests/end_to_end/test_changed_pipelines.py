@@ -1,4 +1,7 @@
-"""A pipeline that changes between two epochs: it goes on rightly, or it is refused with ways out that work."""
+"""A pipeline that changes between two epochs: it goes on rightly, or it is refused with ways out that work.
+
+Stands for the fault scripts a1, a2, a11 and a18.
+"""
 
 from __future__ import annotations
 

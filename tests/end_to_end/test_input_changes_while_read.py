@@ -1,4 +1,7 @@
-"""An input file changes between the look at it and the engine's reading: nothing is committed, and the next run gets it right."""
+"""An input file changes between the look at it and the engine's reading: nothing is committed, and the next run gets it right.
+
+Stands for the fault script a10.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operators that did not run for some epochs: their state is asked about if rows came meanwhile, and every answer is right."""
+"""Operators that did not run for some epochs: their state is asked about if rows came meanwhile, and every answer is right.
+
+Stands for the fault script a16.
+"""
 
 from __future__ import annotations
 

@@ -7,11 +7,13 @@ import json
 import logging
 import threading
 import time
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from dagster_operators.errors import LedgerError
 from dagster_operators.storage.delta_commit import GONE, TableLog, is_plain
@@ -120,6 +122,29 @@ def test_of_many_writers_one_gets_each_version(numbers):
     assert sorted(base for base, _ in taken) == list(range(3 * INTERVAL))
     found = DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist()
     assert sorted(found) == sorted(number for _, number in taken)
+
+
+def test_a_writer_of_another_kind_beside_ours_loses_nothing_and_doubles_nothing(numbers):
+    """Fault script d1: deltalake's own appends beside ours."""
+    theirs, ours = [10_000 + number for number in range(8)], []
+
+    def write() -> None:
+        for number in theirs:
+            rows, done = pa.table({"n": pa.array([number], pa.int64())}), False
+            while not done:
+                with suppress(CommitFailedError):  # it gives up after so many others
+                    write_deltalake(numbers.uri, rows, mode="append")
+                    done = True
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive() or len(ours) < INTERVAL:
+        number = len(ours)
+        if numbers.append(DeltaTable(numbers.uri).version(), number):
+            ours.append(number)
+    writer.join(60)
+    found = DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist()
+    assert sorted(found) == sorted([*ours, *theirs])
 
 
 def test_the_log_is_summed_up_now_and_then(numbers):

@@ -1,4 +1,7 @@
-"""Cleaning up: what is kept stays readable, what is not kept is gone, and a crash in between leaves nothing wrong."""
+"""Cleaning up: what is kept stays readable, what is not kept is gone, and a crash in between leaves nothing wrong.
+
+Stands for the fault script a4.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dagster_operators.errors import CheckFailedError, LedgerError, UnknownEpoch
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.manifest import CheckOutcome, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, Slices
@@ -23,6 +24,21 @@ def test_epochs_commit_and_are_read_by_a_fresh_process(tmp_path):
             Flow(run).epoch()
         check_result(run, 5)
     check_result(Coordinator("numbers", str(tmp_path)), 5)
+
+
+def test_a_fresh_process_begins_without_a_scan_of_the_ledger(tmp_path, monkeypatch):
+    """Fault script a12: what it costs grew with the epochs there were."""
+    with Coordinator("numbers", str(tmp_path)) as run:
+        for _ in range(5):
+            Flow(run).epoch()
+
+    def scan(*_):
+        pytest.fail("the ledger is scanned")
+
+    monkeypatch.setattr(DeltaLedger, "scan", scan)
+    with Coordinator("numbers", str(tmp_path)) as fresh:
+        fresh.open(Owner.of_process("test"))
+        assert fresh.begin(plan_of(), Flow(fresh).choose).epoch == 6
 
 
 def test_nothing_is_left_but_tables_and_ledger(tmp_path):
@@ -63,6 +79,7 @@ MANY_FILES = 100_000
 
 
 def test_a_handle_is_small_however_many_files_its_epoch_reads(tmp_path):
+    """Fault script a17."""
     files = [f"{number:06d}.csv" for number in range(MANY_FILES)]
     with Coordinator("numbers", str(tmp_path)) as run:
         flow = Flow(run)

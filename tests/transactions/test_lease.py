@@ -1,4 +1,7 @@
-"""Between two steps of a Dagster run nobody's heart beats: the next one may take longer to start than the lease lasts."""
+"""Between two steps of a Dagster run nobody's heart beats: the next one may take longer to start than the lease lasts.
+
+Stands for the fault script b1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A ledger that is not whole is told at once, and made whole, or ended before what is lost; then the epochs run again."""
+"""A ledger that is not whole is told at once, and made whole, or ended before what is lost; then the epochs run again.
+
+Stands for the fault script a6b.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was done is reported as failed, as after a request that timed out: no record is appended twice, none is given up."""
+"""What was done is reported as failed, as after a request that timed out: no record is appended twice, none is given up.
+
+These stand for the fault scripts a7 and a7b, and the last one, with ``tests/storage/test_parquet_stats.py``, for a15.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A staged file or a manifest is gone or cut short: an undecided epoch is run anew, a decided one waits for the file."""
+"""A staged file or a manifest is gone or cut short: an undecided epoch is run anew, a decided one waits for the file.
+
+Stands for the fault script a6c.
+"""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_what_was_looked_at_just_now_is_not_looked_at_again(make, s3, monkeypatc
 
 
 def test_a_writer_without_conditions_is_noticed_and_settled(make):
-    """delta-spark writes its entry over ours when it loses the race."""
+    """delta-spark writes its entry over ours when it loses the race (fault script d2)."""
     with make() as run:
         Flow(run).epoch()
         Flow(run).epoch()

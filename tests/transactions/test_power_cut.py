@@ -2,6 +2,8 @@
 
 A pipeline's process ends somewhere; of the files that it wrote last, one, or all from one on, are damaged. Then runs go on. What
 an error says to do is done, by its text. In the end every row is in every table, once.
+
+Stands for the fault scripts a6 and a6_min.
 """
 
 from __future__ import annotations

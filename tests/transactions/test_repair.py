@@ -1,4 +1,7 @@
-"""A table that is not as the ledger says is settled by what was decided, never by the numbers of versions."""
+"""A table that is not as the ledger says is settled by what was decided, never by the numbers of versions.
+
+Stands for the fault scripts a3 and a5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files that are staged and read by their list: what counts as written, and that nothing is left out in silence."""
+"""Files that are staged and read by their list: what counts as written, and that nothing is left out in silence.
+
+Stands for the fault scripts a8 and a9.
+"""
 
 from __future__ import annotations
 

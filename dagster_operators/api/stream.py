@@ -97,7 +97,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
         """The rows of this and other streams, whose columns must have the same names and types.
 
-        Its watermark is the smallest of theirs.
+        Its watermark is the smallest of theirs. With changes among them all are changes: rows that stay are inserts, and what
+        becomes of rows that replace each other keeps a ``to_changes`` before it.
 
         Args:
             others: The other streams.
@@ -105,7 +106,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
             chain: Whether it may share a stage with the operator before it.
 
         Raises:
-            SchemaError: A stream has a column that another one lacks, or is updating.
+            SchemaError: A stream has a column that another one lacks.
 
         >>> from dagster_operators import FileSource, Pipeline
         >>> pipeline = Pipeline("p", root="data")

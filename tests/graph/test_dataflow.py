@@ -75,5 +75,5 @@ def test_a_node_can_be_put_behind_other_streams() -> None:
     assert moved.outputs == nodes["filter"].outputs
     with pytest.raises(SchemaError, match="uses column 'v', which its input does not have"):
         nodes["filter"].with_inputs([StreamRef("rows")], [StreamType(("w",))])
-    with pytest.raises(SchemaError, match="union takes append streams"):
+    with pytest.raises(SchemaError, match="union takes append or retracting streams"):
         nodes["both"].with_inputs([StreamRef("rows")], [StreamType(("v",), changes=Changes.upsert(("v",)))])

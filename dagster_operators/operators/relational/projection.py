@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _PATH = re.compile(r"(?:(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*)\s*\.\s*)*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*))")
 _COLUMN = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
+
+
+_AS_CHANGES: Final = "or make changes of the rows first, which need no key: to_changes() before it"
 
 
 def named(text: str) -> tuple[str, str | None]:
@@ -108,7 +111,7 @@ class Select(LogicalOperator):
             if lost:
                 raise SchemaError(
                     f"the key column {lost[0]!r} of an updating stream must be kept", operator=self.name, column=lost[0],
-                    remedy="add it to the selection",
+                    remedy=f"add it to the selection; {_AS_CHANGES}",
                 )  # fmt: skip
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
         changes = stream.changes if new_keys is None else Changes.upsert(new_keys)
@@ -335,7 +338,10 @@ class Drop(LogicalOperator):
         gone = {stream.resolve(column) for column in self.columns}
         for key in stream.keys or ():
             if key in gone:
-                raise SchemaError(f"the key column {key!r} of an updating stream must be kept", operator=self.name, column=key)
+                raise SchemaError(
+                    f"the key column {key!r} of an updating stream must be kept", operator=self.name, column=key,
+                    remedy=f"leave it in; {_AS_CHANGES}",
+                )  # fmt: skip
         left = None if stream.columns is None else [column for column in stream.columns if column not in gone]
         if left == []:
             raise SchemaError("no column would be left", operator=self.name, remedy="keep one")

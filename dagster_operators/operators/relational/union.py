@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import ChangeKind
+from dagster_operators.graph.changes import CHANGE, INSERT, ChangeKind, Changes
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.engine_schema import schema_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Union(LogicalOperator):
-    """All rows of all inputs. Its watermark is the smallest of theirs."""
+    """All rows of all inputs; with changes among them rows that stay are inserts. Its watermark is the smallest of theirs."""
 
     kind: ClassVar[str] = "union"
 
@@ -48,8 +48,9 @@ class Union(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        taken = frozenset({ChangeKind.RETRACT if types[0].changes.kind is ChangeKind.RETRACT else ChangeKind.APPEND})
-        remedy = "write an updating stream to a table of its own; unite retracting streams with each other only"
+        changing = any(stream.changes != Changes.APPEND for stream in types)  # then rows that stay are inserts
+        taken = frozenset({ChangeKind.APPEND, ChangeKind.RETRACT} if changing else {ChangeKind.APPEND})
+        remedy = "in a loop rows that replace each other are none of a union: put what makes them behind loop.leave(...), and unite there"
         return tuple(InputPort(f"input_{number}", taken, remedy=remedy) for number in range(len(types)))
 
     @override
@@ -60,7 +61,8 @@ class Union(LogicalOperator):
         times = {stream.event_time and stream.event_time.lower() for stream in inputs}
         same = all(stream.times == first.times for stream in inputs)
         time = first.event_time if len(times) == 1 else None
-        return StreamType(first.columns, time, first.changes, times=first.times if same else None)
+        changes = Changes.RETRACT if any(stream.retracting for stream in inputs) else first.changes
+        return StreamType(first.columns, time, changes, times=first.times if same else None)
 
     def check_columns(self, first: StreamType, other: StreamType) -> None:
         """Raise SchemaError if one stream has a column that the other lacks."""
@@ -96,14 +98,17 @@ class UnionByName(RelationalOperator[tuple[str, ...]]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
         for other in inputs[1:]:
-            self.logical.check_columns(StreamType(tuple(inputs[0].columns)), StreamType(tuple(other.columns)))
+            self.logical.check_columns(*(StreamType(tuple(_of_rows(frame))) for frame in (inputs[0], other)))
             self._check_types(inputs[0], other)
-        columns = tuple(inputs[0].columns)
+        changing = any(CHANGE in frame.columns for frame in inputs)
+        columns = (*_of_rows(inputs[0]), *([CHANGE] if changing else []))
         return Analysis(_union(inputs, columns), facts=columns)
 
     def _check_types(self, first: DataFrame, other: DataFrame) -> None:
         others = schema_of(other)
         for field in schema_of(first):
+            if field.name == CHANGE:
+                continue
             found = others.find(field.name)
             if found is not None and str(found.type) != str(field.type):
                 raise SchemaError(
@@ -118,6 +123,16 @@ class UnionByName(RelationalOperator[tuple[str, ...]]):
         return _union(present, analysed.facts) if present else None
 
 
+def _of_rows(frame: DataFrame) -> list[str]:
+    return [column for column in frame.columns if column != CHANGE]
+
+
+def _column(column: str, frame: DataFrame) -> str:
+    """A column of the union; what a frame of rows that stay does not say is that each is an insert."""
+    there = f"'{INSERT}'" if column == CHANGE and CHANGE not in frame.columns else quoted(column)
+    return f"{there} AS {quoted(column)}"
+
+
 def _union(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
-    alike = [frame.selectExpr(*(f"{quoted(column)} AS {quoted(column)}" for column in columns)) for frame in frames]
+    alike = [frame.selectExpr(*(_column(column, frame) for column in columns)) for frame in frames]
     return reduce(lambda left, right: left.union(right), alike)

@@ -181,8 +181,10 @@ def test_no_column_at_all() -> None:
 
 def test_the_keys_of_an_updating_stream_cannot_be_lost() -> None:
     for build, key in ((lambda rows: rows.select("k", "n"), "v"), (lambda rows: rows.drop("K"), "k")):
-        with pytest.raises(SchemaError, match=f"the key column {key!r} of an updating stream must be kept"):
+        with pytest.raises(SchemaError, match=f"the key column {key!r} of an updating stream must be kept") as refused:
             build(totals())
+        assert "to_changes() before it" in refused.value.remedy
+        assert build(totals().to_changes())._type.retracting
     with pytest.raises(SchemaError, match=r"'k' is a key of an updating stream and cannot be replaced.*another name"):
         totals().with_columns(k="upper(k)")
     assert totals().with_columns(upper="upper(k)")._type.keys == ("k", "v")

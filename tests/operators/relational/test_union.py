@@ -108,14 +108,60 @@ def test_columns_that_are_known_only_when_the_pipeline_is_planned() -> None:
         result(SAIL, lambda pipeline: build(pipeline, "k"))
 
 
-def test_rows_that_change_are_not_mixed_with_rows_that_stay() -> None:
-    rows = pairs()
-    totals = rows.key_by("k").aggregate(v="sum(v)")
-    with pytest.raises(PipelineError, match="union takes append streams, and 'aggregate_k' is updating") as caught:
-        rows.union(totals)
-    assert caught.value.remedy.startswith("write an updating stream to a table of its own")
-    with pytest.raises(PipelineError, match="is updating"):
-        totals.union(rows)
+def left(pipeline: do.Pipeline, table: str) -> Counter[tuple[Any, ...]]:
+    """The rows that a table of changes leaves."""
+    found = Counter[tuple[Any, ...]]()
+    for row in pipeline.read(table).collect():
+        found[row["k"], row["v"]] += 1 if row["_change"] in {"insert", "update_after"} else -1
+    return +found
+
+
+changing = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), min_size=1, max_size=4)
+
+
+@pytest.mark.usefixtures("sail")
+@few
+@given(epochs=st.lists(changing, min_size=1, max_size=3))
+def test_current_rows_and_rows_that_stay_become_changes(
+    tmp_path_factory: pytest.TempPathFactory, epochs: list[list[tuple[str, int]]]
+) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path_factory.mktemp("union")), engine=SAIL)
+    batches = [[{"k": k, "v": v} for k, v in epoch] for epoch in epochs]
+    rows = pairs(pipeline, *batches)
+    sums = rows.key_by("k").aggregate(v="sum(v)", name="sums")
+    most = rows.key_by("k").aggregate(v="max(v)", name="most")
+    sums.union(most, name="current").to_table("current")
+    rows.union(sums, name="mixed").to_table("mixed")
+    sums.to_changes(name="told").union(rows, name="turned").key_by("k").aggregate(n="count(*)", v="sum(v)", name="n").to_table(
+        "n"
+    )
+    given: list[tuple[str, int]] = []
+    for epoch in epochs:
+        pipeline.run_epoch()
+        given += epoch
+        values = {key: [v for k, v in given if k == key] for key, _ in given}
+        summed = Counter((k, sum(each)) for k, each in values.items())
+        assert left(pipeline, "current") == summed + Counter((k, max(each)) for k, each in values.items())
+        assert left(pipeline, "mixed") == summed + Counter(given)
+        found = {row["k"]: (row["n"], row["v"]) for row in pipeline.read("n").collect()}
+        assert found == {k: (len(each) + 1, 2 * sum(each)) for k, each in values.items()}
+
+
+def test_what_becomes_of_current_rows_is_kept_before_it() -> None:
+    pipeline = do.Pipeline("p", root="unused")
+    rows = pairs(pipeline)
+    totals = rows.key_by("k").aggregate(v="sum(v)", name="totals")
+    assert totals.union(rows)._type.retracting
+    assert rows.union(totals)._dataflow.nodes["totals_changes"].operator.kind == "to_changes"
+    with pytest.raises(SchemaError, match="differ in 'v', 'w'"):
+        totals.union(rows.select("k", "v AS w"))
+    loop = pipeline.loop("round")
+    within = loop.enter(rows)
+    with pytest.raises(SchemaError, match="union takes append or retracting streams") as refused:
+        within.key_by("k").aggregate(v="sum(v)").union(within)
+    assert "behind loop.leave" in refused.value.remedy
+    behind = loop.leave(within)
+    assert behind.key_by("k").aggregate(v="sum(v)").union(behind)._type.retracting
 
 
 def test_only_streams_of_one_pipeline() -> None:

@@ -50,7 +50,7 @@ class Union(LogicalOperator):
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
         changing = any(stream.changes != Changes.APPEND for stream in types)  # then rows that stay are inserts
         taken = frozenset({ChangeKind.APPEND, ChangeKind.RETRACT} if changing else {ChangeKind.APPEND})
-        remedy = "in a loop rows that replace each other are none of a union: put what makes them behind loop.leave(...), and unite there"
+        remedy = "a loop unites no rows that replace each other: put what makes them behind loop.leave(...), and unite there"
         return tuple(InputPort(f"input_{number}", taken, remedy=remedy) for number in range(len(types)))
 
     @override

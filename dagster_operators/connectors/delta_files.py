@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.places import in_order_of_files, places_of_parquet, read_parquet_with_places, with_metadata
 from dagster_operators.connectors.sql_text import literal
-from dagster_operators.errors import MissingInputError
+from dagster_operators.errors import BadInputError, MissingInputError
 from dagster_operators.graph.places import PLACES
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty, struct
@@ -66,15 +66,25 @@ def physical_name(field: Field) -> str:
 
 
 def require_files(location: FileLocation, files: Sequence[DataFile]) -> None:
-    """Make sure that files are there: some engines read what is missing as empty.
+    """Make sure that files are there, as large as the log says: some engines read what is missing as empty.
 
     Raises:
-        MissingInputError: One is not.
+        MissingInputError: One is not there.
+        BadInputError: One is another one.
     """
-    if missing := location.missing([file.file for file in files]):
+    there = location.sizes([file.file for file in files])
+    for path, wanted in zip(there, files, strict=True) if len(there) == len(files) else ():
+        size = there[path]
+        if size is not None and size != wanted.file.size:
+            raise BadInputError(
+                f"a data file of the Delta table has {size} bytes, and {wanted.file.size} by the table's log: it was cut short, "
+                "or replaced",
+                file=path, remedy="put it back from a backup, or read the table anew under another source name",
+            )  # fmt: skip
+    if missing := next((path for path, size in there.items() if size is None), None):
         raise MissingInputError(
             "a data file of the Delta table has been removed, by VACUUM or otherwise",
-            file=missing[0],
+            file=missing,
             remedy="keep deleted files at least as long as an epoch may wait, or read the table anew under another source name",
         )
 

@@ -139,6 +139,8 @@ class DeltaReader(Connector):
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The data file that made the engine fail; of a change feed one that is gone, if one is."""
+        if isinstance(error, SourceError):  # it was noticed before the engine was asked
+            return error
         if self.changes and versions_of(items)[0] is not None:
             if told := without_feed(error, self.uri):
                 return told

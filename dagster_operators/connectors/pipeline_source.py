@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from typing_extensions import override
 
 from dagster_operators.arguments import checked_constructor
-from dagster_operators.connectors.connector import Connector, SliceChoice
+from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice
 from dagster_operators.connectors.delta_files import read_files, require_files
 from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
 from dagster_operators.connectors.file_changes import rows_changed
@@ -171,7 +171,8 @@ class PipelineSource(DeltaReader):
         last = self._up.epoch()
         if last is None:
             raise nothing_there(str(self.root), self.table)
-        return self._schema_json(self._up.version(last, self.table))
+        with self._up.told(self.table):
+            return self._schema_json(self._up.version(last, self.table))
 
     # --- one cut over several tables ---------------------------------------------------------------------------------
 
@@ -220,6 +221,10 @@ class PipelineSource(DeltaReader):
         """
         if self._at is None:
             return self.as_of(self.cut_at([start])).choose(start, consumed)
+        with self._up.told(self.table):
+            return self._choose(start)
+
+    def _choose(self, start: JSON | None) -> SliceChoice | None:
         epoch = self._epoch()
         if epoch is None:
             if isinstance(start, dict):
@@ -319,6 +324,11 @@ class PipelineSource(DeltaReader):
         )  # fmt: skip
 
     # --- reading -----------------------------------------------------------------------------------------------------
+
+    @override
+    def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        with self._up.told(self.table):
+            return super().read(session, items, schema_json, corrupt=corrupt)
 
     @override
     def verify_again(self, items: JSON, schema_json: str) -> None:

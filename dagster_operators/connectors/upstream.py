@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import BadInputError, EndedInputError, ForeignWriteError, MissingInputError, PipelineError
+from dagster_operators.storage.log_damage import damage
+from dagster_operators.storage.uri import public_uri
+from dagster_operators.transactions.lost import repair_command
 
 if TYPE_CHECKING:
     from dagster_operators.storage.delta_log import Commit
+    from dagster_operators.storage.root import Root
     from dagster_operators.transactions.history import History
     from dagster_operators.transactions.ledger import DeltaLedger
     from dagster_operators.transactions.manifest import TableTime
@@ -30,6 +36,7 @@ class Upstream:
         self._name: str | None = None
         self._found: tuple[DeltaLedger, History] | None = None
         self._own: OwnCommits | None = None
+        self._files: Root | None = None
 
     def _ledger(self) -> tuple[DeltaLedger, History] | None:
         """The ledger and what it says of the past; None as long as there is none."""
@@ -44,7 +51,7 @@ class Upstream:
             self._name = pipeline_in(root)
             if self._name is not None:
                 ledger = DeltaLedger(root, self._name, creates=False)
-                self._found, self._own = (ledger, History(ledger)), OwnCommits(root, ledger)
+                self._found, self._own, self._files = (ledger, History(ledger)), OwnCommits(root, ledger), root
         return self._found
 
     @property
@@ -144,6 +151,24 @@ class Upstream:
                 self._own.require(epoch, f"tables/{table}")
         except ForeignWriteError as error:
             raise _as_input(error) from None
+
+    @contextmanager
+    def told(self, table: str) -> Iterator[None]:
+        """Errors of a table's log and files name the command that settles them, which is about the other pipeline's root."""
+        try:
+            yield
+        except (BadInputError, MissingInputError) as error:
+            root, name = self._files, f"tables/{table}"
+            if root is None or "`dagster-operators" in error.remedy:
+                raise
+            if found := damage(root, name):
+                problem = f"a table of the pipeline {self._name!r} cannot be read: {found}"
+                command = repair_command(root.uri, name)
+                raise BadInputError(problem, **{**error.where, "table": name}, remedy=f"put it in order: `{command}`") from None
+            if f"/{name}/" in str(error.where.get("file", "")) or not error.remedy:
+                command = shlex.join(["dagster-operators", "doctor", public_uri(root.uri)])
+                error.remedy = f"`{command}` says what is wrong, and what helps"
+            raise
 
     def require_files(self, table: str, version: int, paths: Collection[str]) -> None:
         """See that the files of a version of a table are those that epochs committed.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import LostFileError, PipelineError, StorageError
 from dagster_operators.runtime.results import table_names
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, lost_error
@@ -40,22 +40,33 @@ def read_arrow(
     import pyarrow as pa
 
     from dagster_operators.runtime.stages.staged_rows import read_batches
+    from dagster_operators.runtime.stages.unreadable import undecodable
 
     dataset, versions = f"tables/{table}", table_names(complete.versions)
     if table not in versions:
         raise _unknown("table", table, list(versions), pipeline=coordinator.pipeline, epoch=complete.epoch)
     schema_json, found = coordinator.content(complete, dataset)
-    schema, files = _chosen(coordinator, table, schema_json, columns), [file for file in found if file.rows]
-    if lost := lost_files(coordinator.root, {f"{dataset}/{file.path}": file.size for file in files}):
-        raise lost_error(lost, "rows cannot be read", PUT_BACK, view=coordinator.view(), pipeline=coordinator.pipeline)
+    schema, files = _chosen(coordinator, table, schema_json, columns), [file for file in found if file.rows or not file.is_ours]
+    sizes = {f"{dataset}/{file.path}": file.size for file in files}
+    if lost := lost_files(coordinator.root, sizes):
+        raise _lost(coordinator, lost)
     batches: list[pa.RecordBatch] = []
     left = limit
-    for batch in read_batches(coordinator.root, dataset, [file.path for file in files], schema, min(_BATCH, left or _BATCH)):
-        if left is not None and left <= 0:
-            break
-        batches.append(batch if left is None else batch.slice(0, left))
-        left = None if left is None else left - batch.num_rows
+    try:
+        for batch in read_batches(coordinator.root, dataset, [file.path for file in files], schema, min(_BATCH, left or _BATCH)):
+            if left is not None and left <= 0:
+                break
+            batches.append(batch if left is None else batch.slice(0, left))
+            left = None if left is None else left - batch.num_rows
+    except (StorageError, pa.ArrowException):
+        if lost := undecodable(coordinator.root, sizes):
+            raise _lost(coordinator, lost) from None
+        raise
     return pa.Table.from_batches(batches, schema)
+
+
+def _lost(coordinator: Coordinator, lost: Mapping[str, str]) -> LostFileError:
+    return lost_error(lost, "rows cannot be read", PUT_BACK, view=coordinator.view(), pipeline=coordinator.pipeline)
 
 
 def _chosen(coordinator: Coordinator, table: str, schema_json: str, columns: Sequence[str] | None) -> pa.Schema:

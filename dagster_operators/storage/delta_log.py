@@ -159,7 +159,8 @@ class DeltaLog:
             ) from error  # fmt: skip
         except (DeltaError, OSError) as error:
             at = "" if version is None else f" at version {version}"
-            problem = f"the Delta table{at} cannot be read ({access.redact(str(error))})"
+            told = access.redact(str(error)).partition("\n")[0]
+            problem = f"the Delta table{at} cannot be read ({told})"
             raise MissingInputError(problem, table=self.location.path) from None
 
     def may_have_deletion_vectors(self, version: int) -> bool:

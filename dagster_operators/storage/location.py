@@ -155,13 +155,13 @@ class FileLocation:
                 f"the time of a file cannot be set ({error.strerror})", file=path, remedy="do it as the user whose file it is"
             ) from None
 
-    def missing(self, files: Sequence[SourceFile]) -> list[str]:
-        """The paths of those files that are not there."""
+    def sizes(self, files: Sequence[SourceFile]) -> dict[str, int | None]:
+        """How large files are, by their full paths; None for those that are not there."""
         from pyarrow.fs import FileType
 
         base = self._resolve().base
         entries = self._filesystem()[0].get_file_info([f"{base}/{file.path}" for file in files])
-        return [entry.path for entry in entries if entry.type != FileType.File]
+        return {entry.path: entry.size if entry.type == FileType.File else None for entry in entries}
 
     def full_path(self, file: SourceFile) -> str:
         """The file's path on its file system."""

@@ -26,7 +26,7 @@ def tell_versions(root: Root, dataset: str, after: int) -> str:
     versions = versions_of(root, dataset)
     behind = [version for version in versions if version > after]
     if not behind:
-        return f"its last is {tell_version(root, dataset, versions[-1])}" if versions else ""
+        return f"its last: {tell_version(root, dataset, versions[-1])}" if versions else ""
     told = ", ".join(tell_version(root, dataset, version) for version in behind[:_MOST])
     return told + (f" and {len(behind) - _MOST} more" if len(behind) > _MOST else "")
 

@@ -22,6 +22,7 @@ from dagster_operators.errors import (
     located,
 )
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entries import versions_of
 from dagster_operators.storage.log_history import tell_versions
 from dagster_operators.storage.root import Root
@@ -249,7 +250,9 @@ class Coordinator:
         return not self._world.perform(CompareTable(dataset, view.versions[dataset]))
 
     def tell(self, dataset: str) -> str:
-        """What the log of a dataset says of those versions that are not the pipeline's; else of the one that the ledger names."""
+        """What is wrong with the log of a dataset, or what it says of versions that are not ours; else of the last one."""
+        if found := damage(self.root, dataset):
+            return found
         view, last = self.view(), max(versions_of(self.root, dataset), default=0)
         return self._own.strangers(dataset, last) or tell_versions(self.root, dataset, view.versions.get(dataset, 0) - 1)
 

@@ -77,7 +77,16 @@ class OwnCommits:
     def _is_known(self, log: TableLog, dataset: str, version: int, epoch: int) -> bool:
         """Whether the table knows the epoch as our last, where the entry is not what tells of the version, or was accepted."""
         told = has_checkpoint(self._root, dataset, version) or log.stamp(version) == GONE or self._is_accepted(dataset, version)
-        return told and (log.load(version).transaction_version(self._ledger.pipeline()) or 0) == epoch
+        return told and self._last_epoch(log, version) == epoch
+
+    def _last_epoch(self, log: TableLog, version: int) -> int | None:
+        """The last of our epochs that a version knows; None where it cannot be read."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return log.load(version).transaction_version(self._ledger.pipeline()) or 0
+        except (DeltaError, OSError):
+            return None
 
     def _is_accepted(self, dataset: str, version: int) -> bool:
         digest = hashlib.sha256(self._root.read(f"{dataset}/{entry_path(version)}") or b"").hexdigest()
@@ -106,7 +115,7 @@ class OwnCommits:
         who = self.strangers(dataset, version)
         raise self._refused(
             f"version {version} of a table has other rows than the epochs up to {complete.epoch} committed ({told}): "
-            f"somebody wrote over an entry of its log{who and f': {who}'}", dataset, version,
+            f"an entry of its log was cut short, or somebody wrote over it{who and f': {who}'}", dataset, version,
         )  # fmt: skip
 
     def strangers(self, dataset: str, version: int) -> str:
@@ -144,10 +153,8 @@ class OwnCommits:
     def written_over(self, dataset: str, version: int, epoch: int) -> ForeignWriteError:
         """The error about a version of a dataset that an epoch committed, and that is another one now."""
         told = tell_version(self._root, dataset, version)
-        return self._refused(
-            f"version {version} of a table is not what epoch {epoch} committed: somebody wrote over its entry in the log: {told}",
-            dataset, version,
-        )  # fmt: skip
+        over = "somebody wrote over its entry in the log: " * told.startswith(f"version {version} is ")
+        return self._refused(f"version {version} of a table is not what epoch {epoch} committed: {over}{told}", dataset, version)
 
     def _refused(self, problem: str, dataset: str, version: int) -> ForeignWriteError:
         command = repair_command(self._root.uri, dataset)

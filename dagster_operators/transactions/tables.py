@@ -16,6 +16,7 @@ from dagster_operators.errors import DamagedTableError, LostFileError, RestoredT
 from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
+from dagster_operators.storage.log_entries import versions_of
 from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.storage.log_history import added_since
 from dagster_operators.storage.presence import lost_files
@@ -273,7 +274,7 @@ class Tables:
         """A version as it is read from the log; that of each table which was asked for last is kept."""
         found = self._versions.get(dataset)
         if found is None or found.version != version:
-            with self._readable(dataset, f"version {version} of a table cannot be read"):
+            with self._readable(dataset, f"version {version} of a table cannot be read", version):
                 table = self._log(dataset).at(version)
                 self._require_whole(dataset, version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
@@ -311,8 +312,8 @@ class Tables:
         return known
 
     @contextmanager
-    def _readable(self, dataset: str, problem: str = "a table cannot be read") -> Iterator[None]:
-        """Errors of a log that is damaged say so."""
+    def _readable(self, dataset: str, problem: str = "a table cannot be read", version: int = 0) -> Iterator[None]:
+        """Errors of a log that is damaged, or ends before a version, say so."""
         try:
             with self._root.guard(dataset, problem):
                 yield
@@ -326,6 +327,11 @@ class Tables:
                 raise DamagedTableError(
                     f"{problem}: {found}", table=dataset, file=self._root.join(dataset),
                     remedy=f"put its folder back from a backup; or {how_to_repair(dataset, 'ours')}, from its files",
+                ) from None  # fmt: skip
+            if version > (last := max(versions_of(self._root, dataset), default=version)):
+                raise RestoredTableError(
+                    f"{problem}: the table is older than the ledger says, its log ends with version {last}", table=dataset,
+                    remedy=how_to_repair(dataset),
                 ) from None  # fmt: skip
             raise
 

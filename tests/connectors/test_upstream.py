@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from dagster_operators.connectors.pipeline_source import PipelineSource
-from dagster_operators.errors import DamagedLedgerError, LedgerError, MissingInputError
+from dagster_operators.errors import BadInputError, DamagedLedgerError, LedgerError, MissingInputError, SourceError
 from dagster_operators.runtime.cuts import one_cut
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
+from tests.commands import commands_in
 from tests.transactions.flow import Flow
 
 
@@ -70,6 +71,50 @@ def test_a_damaged_ledger_is_told(tmp_path: Path, harm: Any) -> None:
     harm(tmp_path / "ledger")
     with pytest.raises(DamagedLedgerError):
         source(tmp_path).choose(None, nothing)
+
+
+def entry(root: Path, version: int) -> Path:
+    return root / f"tables/clean/_delta_log/{version:020d}.json"
+
+
+def without_its_files(file: Path) -> None:
+    file.write_bytes(b"\n".join(line for line in file.read_bytes().splitlines() if b'"add"' not in line))
+
+
+@pytest.mark.parametrize("version", [0, 2, 3], ids=["first", "middle", "last"])
+@pytest.mark.parametrize(
+    "harm", [Path.unlink, cut_short, lambda file: file.write_bytes(b""), without_its_files],
+    ids=["gone", "cut short", "empty", "without its files"],
+)  # fmt: skip
+def test_a_table_whose_log_is_damaged_is_refused_with_the_command_that_puts_it_in_order(
+    tmp_path: Path, harm: Any, version: int
+) -> None:
+    if harm is without_its_files and not version:
+        return  # it has none
+    epochs(tmp_path, 3)
+    harm(entry(tmp_path, version))
+    for changes in (False, True):
+        reading = source(tmp_path, changes=changes)
+        with pytest.raises(SourceError) as caught:
+            reading.read(None, reading.choose(None, nothing).slice.items, reading.infer_schema(None))
+        (command,) = commands_in(caught.value.remedy)
+        assert command in (["repair", str(tmp_path), "clean", "--keep", "ours"], ["doctor", str(tmp_path)])
+    assert Coordinator("numbers", str(tmp_path)).repair("tables/clean", "ours")
+    chosen = source(tmp_path).choose(None, nothing)
+    assert len(source(tmp_path)._files(chosen.slice.items)) == 3
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["longer", "cut short"])
+def test_a_data_file_of_another_size_is_refused(tmp_path: Path, cut: bool) -> None:  # noqa: FBT001
+    epochs(tmp_path, 3)
+    reading = source(tmp_path)
+    items = reading.choose(None, nothing).slice.items
+    (file,) = (tmp_path / "tables/clean").glob("e2-*/*.parquet")
+    file.write_bytes(file.read_bytes()[: -9 if cut else None] + b"" * cut + b"more" * (not cut))
+    for read in (items, {"versions": [2, 3]}):
+        with pytest.raises(BadInputError, match=r"has \d+ bytes, and \d+ by the table's log") as caught:
+            reading.read(None, read, reading.infer_schema(None))
+        assert caught.value.remedy.startswith(f"`dagster-operators doctor {tmp_path}`")
 
 
 def test_a_root_that_is_gone_is_told_and_stays_as_it_is(tmp_path: Path) -> None:

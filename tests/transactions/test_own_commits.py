@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from dagster_operators.errors import ForeignWriteError
+from dagster_operators.api.stored_pipeline import StoredPipeline
+from dagster_operators.errors import ForeignWriteError, LostFileError, RestoredTableError
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.transactions import commit
 from dagster_operators.transactions.coordinator import Coordinator
@@ -141,3 +143,41 @@ def test_an_earlier_entry_in_a_ledger_of_an_earlier_version_is_told_by_the_conte
     assert Coordinator("numbers", str(root)).wrong_tables(by_content=True) == [CLEAN]
     assert repair(root, CLEAN, "ours").keep == "ours"
     assert content(root) == numbers(1, 2, 3)
+
+
+def test_a_table_whose_last_entry_is_gone_is_told_with_what_puts_it_back(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    epochs(root, 3)
+    (root / CLEAN / entry_path(3)).unlink()
+    with pytest.raises(RestoredTableError, match="its log ends with version 2") as caught:
+        content(root)
+    assert 'pipeline.repair("clean", keep="ours")' in caught.value.remedy
+    repair(root, CLEAN, "ours")
+    assert content(root) == numbers(1, 2, 3)
+
+
+def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    epochs(root, 2)
+    (file,) = (root / CLEAN).glob("e2-*/*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4] + bytes(len(whole) - 12) + whole[-8:])
+    with pytest.raises(LostFileError, match="a file that was written cannot be decoded") as caught:
+        StoredPipeline(str(root)).to_arrow("clean")
+    assert caught.value.file.startswith("tables/clean/e2-")
+    file.write_bytes(whole)
+    assert StoredPipeline(str(root)).to_arrow("clean").num_rows == 6
+
+
+def test_rows_of_accepted_files_without_statistics_are_read(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    epochs(root, 2)
+    write(root / CLEAN, 99)
+    log = root / CLEAN / entry_path(3)
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, actions)))
+    repair(root, CLEAN, "theirs")
+    epochs(root, 3)
+    assert sorted(StoredPipeline(str(root)).to_arrow("clean")["n"].to_pylist()) == sorted([*numbers(1, 2, 3), 99])

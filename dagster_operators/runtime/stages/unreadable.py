@@ -20,7 +20,7 @@ _DECODED: Final = 1 << 28
 def unreadable_file(work: StageWork) -> LostFileError | None:
     """The error for a file of the stage's state, tables or streams that is not as it was written; None if all are."""
     files = dict(_files_read(work))
-    lost = lost_files(work.coordinator.root, files) or _undecodable(work.coordinator.root, files)
+    lost = lost_files(work.coordinator.root, files) or undecodable(work.coordinator.root, files)
     if not lost:
         return None
     staged = all(path.startswith("streams/") for path in lost)
@@ -41,7 +41,13 @@ def _files_read(work: StageWork) -> Iterator[tuple[str, int]]:
                 yield f"{change.dataset}/{entry.path}", entry.size
 
 
-def _undecodable(root: Root, files: Mapping[str, int]) -> dict[str, str]:
+def undecodable(root: Root, files: Mapping[str, int]) -> dict[str, str]:
+    """Those of some files that cannot be decoded, and what is wrong with each.
+
+    Args:
+        root: The storage root.
+        files: The size in bytes of each, by its path below the root.
+    """
     left, found = _DECODED, dict[str, str]()
     for path, size in reversed(list(files.items())):
         left -= size

@@ -55,8 +55,8 @@ _FAILURES: Final = (
     _Failure(
         re.compile(r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|is out of range|[Oo]verflow"),
         "a number is too large for its type",
-        "compute with a wider type: CAST(x AS decimal(38, 0)), or CAST(x AS double) where some digits may be lost",
-        ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow"),
+        "compute with a wider type: CAST(x AS decimal(38, 0)) of whole numbers, or CAST(x AS double), which may lose some digits",
+        ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Avg", "Pow", "Round"),
     ),
 )
 

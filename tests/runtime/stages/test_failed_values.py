@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,26 @@ def test_of_several_all_are_told(tmp_path: Path, sail: object) -> None:
     rows.with_columns(w="v + 1", name="one").with_columns(x="v * 2", y="upper(k)", name="two").to_table("t")
     with pytest.raises(StageFailedError, match=r"in one of one: w = v \+ 1; two: x = v \* 2 \["):
         made.run_epoch()
+
+
+@pytest.mark.sail
+def test_an_average_beside_a_sum_of_decimals(tmp_path: Path, sail: object) -> None:
+    """The sum fits, and is not blamed alone."""
+    batches = [[("a", Decimal("1.25"))], [("a", Decimal("99999999999999999999999999999999999.25"))]]
+
+    def computed(name: str, **calls: str) -> do.Pipeline:
+        made = do.Pipeline("p", root=str(tmp_path / name), engine=SAIL)
+        rows = made.source("rows", do.MemorySource(batches, schema="k string, v decimal(38, 2)"))
+        rows.key_by("k").aggregate(**calls, name="both").to_table("t")
+        return made
+
+    with pytest.raises(
+        StageFailedError, match=r"too large for its type .*in one of both: mean = avg\(v\); both: total = sum\(v\)"
+    ):
+        computed("wrong", mean="avg(v)", total="sum(v)").run_until_caught_up()
+    right = computed("right", mean="avg(CAST(v AS double))", total="sum(v)")
+    right.run_until_caught_up()
+    assert right.to_arrow("t").to_pylist()[0]["total"] == Decimal("100000000000000000000000000000000000.50")
 
 
 @pytest.mark.sail

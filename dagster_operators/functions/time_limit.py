@@ -13,6 +13,9 @@ from typing import Any, Final
 _LOOKS: Final = 0.2
 """Seconds between two looks."""
 
+_PATIENCE: Final = 1.0
+"""Seconds after which what was interrupted and still runs is stuck."""
+
 WATCHER: Final = "dagster_operators time limits"
 """The name of the thread that watches."""
 
@@ -28,10 +31,11 @@ class _TimeIsOver(BaseException):
 class TimeLimit:
     """Interrupts what runs within it once it has taken too long, by an exception at its next step in Python.
 
-    What waits in native code (a read, a sleep) is interrupted when that returns.
+    What waits in native code (a read, a sleep) is interrupted when that returns; of that ``on_stuck`` is told.
 
     Args:
         seconds: How long it may take.
+        on_stuck: Called once, by the thread that watches, if what was interrupted still runs a second later.
 
     >>> limit = TimeLimit(0.3)
     >>> limit.call(max, 1, 2)
@@ -45,8 +49,10 @@ class TimeLimit:
     >>> limit.close()
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, on_stuck: Callable[[], None] | None = None) -> None:
         self._seconds = seconds
+        self._on_stuck = on_stuck
+        self._interrupted = 0.0
         self._deadline: float | None = None
         self._thread = 0
         self._fired = False
@@ -71,6 +77,19 @@ class TimeLimit:
         if self._fired:
             raise TimeIsOverError(f"it did not return within {self._seconds:g} seconds")
         return found
+
+    def call_within(self, seconds: float, function: Callable[..., Any], *given: Any) -> Any:
+        """The same with another limit.
+
+        >>> limit = TimeLimit(0.001)
+        >>> limit.call_within(5, time.sleep, 0.01)
+        >>> limit.close()
+        """
+        own, self._seconds = self._seconds, seconds
+        try:
+            return self.call(function, *given)
+        finally:
+            self._seconds = own
 
     def _begin(self) -> None:
         if not self._is_watched:
@@ -97,6 +116,11 @@ class TimeLimit:
         _WATCHER.remove(self)
 
     @property
+    def seconds(self) -> float:
+        """How long what is called may take."""
+        return self._seconds
+
+    @property
     def period(self) -> float:
         """Seconds between two looks, at most."""
         return min(_LOOKS, self._seconds)
@@ -105,8 +129,13 @@ class TimeLimit:
         """Interrupt what takes too long."""
         with self._lock:
             if self._deadline is not None and time.monotonic() > self._deadline:
-                self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
+                now = time.monotonic()
+                self._interrupted = self._interrupted if self._fired else now
+                self._fired, self._deadline = True, now + _LOOKS  # in case that it is caught
                 interrupt(self._thread)
+                if self._on_stuck is not None and now > self._interrupted + _PATIENCE:
+                    self._on_stuck()
+                    self._on_stuck = None
 
 
 class _Watcher:

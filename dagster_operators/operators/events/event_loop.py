@@ -139,6 +139,10 @@ class EventLoop:
         """Deliver all that waits."""
         self._settle()
 
+    def refuse_all(self) -> None:
+        """Refuse what the operator sends from now on that is at an event."""
+        self._event = None
+
     def check(self) -> None:
         """See that nothing was sent outside of events.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, located
+from dagster_operators.functions.own_thread import OwnThread
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
 from dagster_operators.operators.events.ignored import Ignored
@@ -47,24 +48,25 @@ class EventProgram:
         self._out: ProgramOutput | None = None
         self._runs: dict[Any, EventRun] = {}
         self._ignored = Ignored()
+        self._thread: OwnThread | None = None  # it is made in the worker
 
     def open(self, ctx: ProgramContext) -> None:
         """Make the operators, as they were at the end of the epoch before; those of a key are made when it needs them."""
         self._ctx = ctx
+        if any(one.language == "python" for one in self._own.operators):
+            self._thread = OwnThread()
         self._saved = self._read()
         own = {port: schema for port, schema in ctx.ports.items() if port != MAIN}
         if self._own.partition_by:
             own = {port: schema.remove(schema.get_field_index(KEY)) for port, schema in own.items()}
         self._schemas = own
         if not self._own.partition_by:
-            self._run(None)
+            self._call(self._run, None)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """The rows of a source, one message after another."""
         self._out = out
-        with located(**self._ctx.where):
-            for key, (time, messages) in zip(self._keys(batch), self._sources[port].of(batch), strict=True):
-                self._run(key).deliver(time, messages)
+        self._call(self._deliver, port, batch)
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Timers tick up to the watermark; what is read to its end is closed."""
@@ -75,11 +77,7 @@ class EventProgram:
         waiting = [
             key for key, saved in self._saved.items() if ends or waits_for_time(saved) or is_of_another_file(self._own, saved)
         ]
-        with located(**self._ctx.where):
-            for key in dict.fromkeys([*self._runs, *waiting]):
-                self._run(key).pass_time(marks, ending.last)
-                if ending.stops:
-                    self._run(key).stop(ending.ended)
+        self._call(self._pass_time, [*dict.fromkeys([*self._runs, *waiting])], marks)
         return {}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
@@ -88,9 +86,7 @@ class EventProgram:
         told: list[dict[str, Any]] = []
         kept: dict[Any, Saved] = {}
         for key, run in self._runs.items():
-            with located(**self._ctx.where):
-                saved = run.finish()
-            kept[key] = saved
+            kept[key] = self._call(run.finish)
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
         for address, count in self._ignored.items():
             self._ctx.report.add(f"{IGNORED}{address}", count)
@@ -104,6 +100,30 @@ class EventProgram:
         with ExitStack() as all_of_them:
             for run in self._runs.values():
                 all_of_them.callback(run.close)
+            if self._thread is not None:
+                self._thread.close()
+
+    # --- in a thread of its own: who waits for it can be told that an operator is stuck ---------------------------------
+
+    def _call(self, function: Callable[..., Any], *given: Any) -> Any:
+        """What one of its methods returns that runs operators; in this thread, if all of them have a process or thread."""
+        with located(**self._ctx.where):
+            return function(*given) if self._thread is None else self._thread.call(function, *given)
+
+    def _give_up(self, error: OperatorFailedError) -> None:
+        if self._thread is not None:
+            self._thread.give_up(error)
+
+    def _deliver(self, port: int, batch: pa.RecordBatch) -> None:
+        for key, (time, messages) in zip(self._keys(batch), self._sources[port].of(batch), strict=True):
+            self._run(key).deliver(time, messages)
+
+    def _pass_time(self, keys: Sequence[Any], marks: Sequence[int]) -> None:
+        ending = self._ctx.ending
+        for key in keys:
+            self._run(key).pass_time(marks, ending.last)
+            if ending.stops:
+                self._run(key).stop(ending.ended)
 
     def _run(self, key: Any) -> EventRun:
         """The operators, or those of a key."""
@@ -112,7 +132,8 @@ class EventProgram:
             where = {"operator": self._own.name, "epoch": self._ctx.epoch}
             if self._own.partition_by:
                 where["key"] = str(key)
-            found = EventRun(self._own, where, self._saved.get(key, {}), self._schemas, partial(self._collect, key))
+            saved, put = self._saved.get(key, {}), partial(self._collect, key)
+            found = EventRun(self._own, where, saved, self._schemas, put, give_up=self._give_up)
             self._runs[key] = found
             found.open()
             found.loop.ignored = self._ignored

@@ -46,6 +46,7 @@ class EventRun:
         saved: What was saved at the end of the epoch before.
         schemas: The rows of each output.
         put: Takes rows of an output.
+        give_up: Is told, by another thread, what is wrong with an operator that cannot be interrupted.
     """
 
     def __init__(
@@ -55,11 +56,14 @@ class EventRun:
         saved: Saved,
         schemas: Mapping[str, pa.Schema],
         put: Callable[[pa.RecordBatch, str], None],
+        *,
+        give_up: Callable[[OperatorFailedError], None] = lambda _: None,
     ) -> None:
         self._own = own
         self._where = where
         self._saved = saved
         self._put = put
+        self._give_up = give_up
         files = dict(own.files)
         self._running: dict[str, _Running] = {one.path: self._made(one, files) for one in own.operators}
         self._schemas = schemas
@@ -172,7 +176,13 @@ class EventRun:
             return NativeOperator(one, files[one.file], self._where)
         if one.language == "script":
             return NodeScript(one, files, self._own.descriptor, self._where)
-        return PythonOperator(one, files, self._own.descriptor, self._where)
+        return PythonOperator(one, files, self._own.descriptor, self._where, self._lost)
+
+    def _lost(self, error: OperatorFailedError) -> None:
+        """An operator is stuck: whatever it sends when it goes on comes too late."""
+        if hasattr(self, "loop"):
+            self.loop.refuse_all()
+        self._give_up(error)
 
     def _saved_of(self, one: EventOperator) -> bytes | None:
         """What was saved of an operator.

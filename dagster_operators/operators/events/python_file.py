@@ -12,8 +12,19 @@ from dagster_operators.errors import OperatorFailedError, OperatorsError
 from dagster_operators.operators.events.environment import environment
 from dagster_operators.operators.events.wiring import EventOperator
 
-_ENVIRONMENT: Final = RLock()
-"""The environment is the whole process's: operators with variables of their own run one after another."""
+
+class _Turn:
+    """The environment is the whole process's: operators with variables of their own run one after another.
+
+    Attributes:
+        lock: Whoever has it has the environment. One that is stuck keeps a lock that nobody asks for any more.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+
+
+_TURN: Final = _Turn()
 
 
 class PythonFile:
@@ -29,16 +40,18 @@ class PythonFile:
         self._own = own
         self._files = files
         self._where = {**where, "node": own.node, "event_operator": own.id}
+        self._before: dict[str, str | None] = {}
+        self._is_out = False
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
         """Whatever is raised is told with the operator, and the line of its file."""
         try:
             yield
-        except Exception as error:
+        except BaseException as error:  # a sys.exit() of theirs, too
             raise self._told(error, what) from error
 
-    def _told(self, error: Exception, what: str) -> OperatorsError:
+    def _told(self, error: BaseException, what: str) -> OperatorsError:
         """An error as it is told."""
         if isinstance(error, OperatorsError):
             return error.at(**self._where)
@@ -55,15 +68,26 @@ class PythonFile:
         if not self._own.env:
             yield
             return
-        with _ENVIRONMENT:
+        with _TURN.lock:
             given = environment(self._own.env, self._where)
-            before = {name: os.environ.get(name) for name in given}
+            outer, self._before = self._before, {name: os.environ.get(name) for name in given}
             os.environ.update(given)
             try:
                 yield
             finally:
-                for name, value in before.items():
-                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+                self._put_back()
+                self._before = outer
+
+    def leave_environment(self) -> None:
+        """Put the environment back to where it was though the operator still runs, since it is stuck: others go on."""
+        if self._own.env:
+            self._put_back()
+            self._is_out = True
+            _TURN.lock = RLock()
+
+    def _put_back(self) -> None:
+        for name, value in () if self._is_out else self._before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:

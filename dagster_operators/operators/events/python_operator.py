@@ -33,6 +33,9 @@ HOW: Final = "()"
 _STATE: Final = "state"
 """Where that is kept which ``get_state()`` gave."""
 
+_LOADING: Final = 60.0
+"""Seconds that an operator has at least to be loaded, and to be saved."""
+
 _AGAIN: Final = "or restart: 1, or another value than now, to begin anew"
 
 
@@ -44,14 +47,24 @@ class PythonOperator(PythonFile):
         files: The text of each Python file.
         descriptor: The dataflow's file as JSON.
         where: The place, for errors.
+        give_up: Is told, by another thread, that what it calls waits in native code and cannot be interrupted.
     """
 
-    def __init__(self, own: EventOperator, files: Mapping[str, str], descriptor: str, where: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        own: EventOperator,
+        files: Mapping[str, str],
+        descriptor: str,
+        where: Mapping[str, Any],
+        give_up: Callable[[OperatorFailedError], None] = lambda _: None,
+    ) -> None:
         super().__init__(own, files, where)
         self._descriptor = descriptor
         self._instance: Any = None
         self._of_init: set[str] = set()
-        self._limit = TimeLimit(own.time_limit / 1e6)
+        self._give_up = give_up
+        self._at: str | dict[str, Any] = ""
+        self._limit = TimeLimit(own.time_limit / 1e6, self._on_stuck)
 
     def open(self, saved: bytes | None) -> None:
         """Make the instance, and give it back what was saved of it.
@@ -60,21 +73,7 @@ class PythonOperator(PythonFile):
             OperatorFailedError: The file cannot be loaded, or has no class ``Operator``.
         """
         with self._telling("loading it"), self._environment():
-            folder = posixpath.dirname(self._own.file)
-            self._modules = SourceModules(self._files, folder, self._own.path)
-            made = getattr(self._modules.load(self._own.file), "Operator", None)
-            if made is None:
-                raise OperatorFailedError(
-                    f"{self._own.file} has no class Operator", **self._where, remedy="give the operator's class that name"
-                )
-            self._instance = made()
-            self._of_init = {*attributes_of(self._instance)}
-            self._tells_state = self._has_methods()
-            self._describe()
-            if saved is not None:
-                self._restore(saved)
-            self._classes = ClassState(self._modules.loaded())
-            self._modules.on_loaded = lambda: self._classes.add(self._modules.loaded())
+            self._in_time("loading it", self._open, saved)
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.
@@ -82,18 +81,17 @@ class PythonOperator(PythonFile):
         Raises:
             OperatorFailedError: It raised, or returned no status.
         """
+        self._at = event
         try:
             if self._own.env:
                 with self._environment():
                     found = self._limit.call(self._instance.on_event, event, send)
             else:
                 found = self._limit.call(self._instance.on_event, event, send)
-        except TimeIsOverError as over:
-            raise OperatorFailedError(
-                str(over), **self._where, remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML"
-            ) from None
-        except Exception as error:
-            raise self._told(error, f"on_event, at {event['type']} {event['id']!r},") from error
+        except TimeIsOverError:
+            raise self._over() from None
+        except BaseException as error:
+            raise self._told(error, f"{_doing(event)},") from error
         if found is DoraStatus.CONTINUE:
             return DoraStatus.CONTINUE
         status = getattr(found, "value", None)
@@ -110,15 +108,55 @@ class PythonOperator(PythonFile):
             OperatorFailedError: It cannot be saved.
         """
         with self._telling("saving its state"), self._environment(), self._modules.in_place():
-            if self._tells_state:
-                kept = {_STATE: self._instance.get_state(), HOW: "get_state"}
-            else:
-                kept = {**self._attributes(), HOW: "attributes"}
-            return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
+            return bytes(self._in_time("saving its state", self._save))
 
     def close(self) -> None:
         """End what watches over its time."""
         self._limit.close()
+
+    def _open(self, saved: bytes | None) -> None:
+        folder = posixpath.dirname(self._own.file)
+        self._modules = SourceModules(self._files, folder, self._own.path)
+        made = getattr(self._modules.load(self._own.file), "Operator", None)
+        if made is None:
+            raise OperatorFailedError(
+                f"{self._own.file} has no class Operator", **self._where, remedy="give the operator's class that name"
+            )
+        self._instance = made()
+        self._of_init = {*attributes_of(self._instance)}
+        self._tells_state = self._has_methods()
+        self._describe()
+        if saved is not None:
+            self._restore(saved)
+        self._classes = ClassState(self._modules.loaded())
+        self._modules.on_loaded = lambda: self._classes.add(self._modules.loaded())
+
+    def _save(self) -> bytes:
+        if self._tells_state:
+            kept = {_STATE: self._instance.get_state(), HOW: "get_state"}
+        else:
+            kept = {**self._attributes(), HOW: "attributes"}
+        return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
+
+    def _in_time(self, doing: str, function: Callable[..., Any], *given: Any) -> Any:
+        """What one of its own methods returns that runs the operator's code; loading takes longer than an event."""
+        self._at = doing
+        try:
+            return self._limit.call_within(max(_LOADING, self._own.time_limit / 1e6), function, *given)
+        except TimeIsOverError:
+            raise self._over() from None
+
+    def _over(self) -> OperatorFailedError:
+        """That its time is over."""
+        doing = self._at if isinstance(self._at, str) else _doing(self._at)
+        return OperatorFailedError(
+            f"{doing} did not return within {self._limit.seconds:g} seconds", **self._where,
+            remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
+        )  # fmt: skip
+
+    def _on_stuck(self) -> None:
+        self.leave_environment()
+        self._give_up(self._over())
 
     def _attributes(self) -> dict[str, Any]:
         """The instance's attributes, and the names of those that it no longer has."""
@@ -168,6 +206,11 @@ class PythonOperator(PythonFile):
         if self._tells_state or _STATE in self._of_init:
             return self._tells_state
         return not any(names_attribute(self._files[str(one.__file__)], _STATE) for one in self._modules.loaded())
+
+
+def _doing(event: Mapping[str, Any]) -> str:
+    """What an operator is at that is told of an event."""
+    return f"on_event, at {event['type']} {event['id']!r}"
 
 
 class _Unpickler(pickle.Unpickler):

@@ -6,10 +6,13 @@ import json
 import os
 import pickle
 import re
+import sys
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from queue import SimpleQueue
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -17,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagster_operators.errors import EndlessLoopError, OperatorFailedError, SchemaError
+from dagster_operators.operators.events import python_operator
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.event_program import EventProgram
@@ -658,9 +662,80 @@ def test_an_operator_that_never_returns_is_an_error(line):
     if "except" in line:
         text = text.replace("while True", "end = time.monotonic() + 1\n        while time.monotonic() < end")
     driven = Driven(dataflow([operator("slow", [("n", "numbers/n")], [], time_limit=300_000)], {"slow": text}))
-    with pytest.raises(OperatorFailedError, match=r"did not return within 0\.3 seconds") as caught:
+    with pytest.raises(OperatorFailedError, match=r"on_event, at INPUT 'n' did not return within 0\.3 seconds") as caught:
         driven.epoch(rows(1))
     assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("slow", "op")
+
+
+STUCK = """
+import os, sys
+HERE = sys.modules["dora_stuck"]
+
+class Operator:
+    def __init__(self):
+        if HERE.when == "init":
+            HERE.wait()
+
+    def on_event(self, dora_event, send_output):
+        if HERE.when == "event":
+            HERE.wait()
+        send_output("log", [os.environ["DO_TEST_STUCK"]])
+        return DoraStatus.CONTINUE
+"""
+
+
+@pytest.mark.parametrize("way", ["lock", "queue", "init"])
+def test_an_operator_that_waits_in_native_code_for_ever_is_an_error(way, monkeypatch):
+    lock, queue, done = threading.Lock(), SimpleQueue(), threading.Event()
+    lock.acquire()
+    here = ModuleType("dora_stuck")
+    here.when = "init" if way == "init" else "event"
+
+    def wait():
+        try:
+            queue.get() if way == "queue" else lock.acquire()
+        finally:
+            done.set()
+
+    here.wait = wait
+    monkeypatch.setitem(sys.modules, "dora_stuck", here)
+    monkeypatch.setattr(python_operator, "_LOADING", 0.3)
+
+    def made(value):
+        one = operator("log", [("n", "numbers/n")], ["log"], time_limit=300_000, env=(("DO_TEST_STUCK", value),))
+        return Driven(dataflow([one], {"log": STUCK}))
+
+    told = "loading it" if way == "init" else "on_event, at INPUT 'n'"
+    with pytest.raises(OperatorFailedError, match=rf"{told} did not return within 0\.3 seconds") as caught:
+        made("first").epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("log", "op")
+    assert "DO_TEST_STUCK" not in os.environ
+    here.when = "never"
+    assert made("second").epoch(rows(1)).log() == ["second"], "one that comes after it has the environment"
+    lock.release()
+    queue.put(None)
+    assert done.wait(10)
+    assert "DO_TEST_STUCK" not in os.environ
+
+
+LEAVES = {
+    "event": ("on_event, at INPUT 'n', raised SystemExit: 3", "def on_event(self, event, send_output):\n        sys.exit(3)"),
+    "init": ("loading it raised SystemExit: 3", "def __init__(self):\n        sys.exit(3)"),
+    "state": ("saving its state raised SystemExit: 3", (
+        "def get_state(self):\n        sys.exit(3)\n    def set_state(self, value): pass\n"
+        "    def on_event(self, event, send_output):\n        return DoraStatus.CONTINUE"
+    )),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("when", LEAVES)
+def test_an_operator_that_wants_to_leave_is_an_error(when):
+    told, method = LEAVES[when]
+    made = dataflow([operator("bad", [("n", "numbers/n")], [])], {"bad": f"import sys\nclass Operator:\n    {method}\n"})
+    with pytest.raises(OperatorFailedError, match=re.escape(told)) as caught:
+        Driven(made).epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("bad", "op")
+    assert caught.value.where["file"] == "bad.py"
 
 
 KEEPS = """

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "forgetting_keys",
     "large_graph",
     "rebuild_flights",
+    "object_store_epoch",
 )
 
 

@@ -204,7 +204,7 @@ class TableLog:
         written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
         if written is None:
             return None
-        if not self._was_last(base, stamp) and self.stamp(base) != stamp:
+        if not self.was_last(base, stamp) and self.stamp(base) != stamp:
             self._root.delete_file(self._file(base + 1))
             return None
         self._seen = (base + 1, written, at)
@@ -212,7 +212,7 @@ class TableLog:
             self._checkpoint(base + 1)
         return written
 
-    def _was_last(self, base: int, stamp: Stamp) -> bool:
+    def was_last(self, base: int, stamp: Stamp) -> bool:
         """Whether the log ended with the version so short a time ago that it cannot have been cleaned out or replaced since.
 
         On a local root to look again costs nothing.

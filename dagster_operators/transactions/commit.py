@@ -24,6 +24,7 @@ from dagster_operators.transactions.effects import (
     ReadLedger,
     ReadManifest,
     ReadTables,
+    TableStatus,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, how_to_repair, lost_error, sizes_of
@@ -53,12 +54,12 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
         return done
     fence(view, run)
     require_begin(view, handle)
-    decided = view.decision is not None
-    if not decided:
-        view = yield from unless_fenced(run, _decide(run, view, handle))
+    tables: Mapping[str, TableStatus] | None = None
+    if view.decision is None:
+        view, tables = yield from unless_fenced(run, _decide(run, view, handle))
         if done := completed(view, handle):  # others went on while the answer was lost
             return done
-    view = yield from roll_forward(run, view, looked=not decided)
+    view = yield from roll_forward(run, view, looked=tables)
     done = completed(view, handle)
     if done is None:
         raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
@@ -85,7 +86,8 @@ def require_begin(view: LedgerView, handle: EpochHandle) -> Begin:
     return begin
 
 
-def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[LedgerView]:
+def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[tuple[LedgerView, Mapping[str, TableStatus]]]:
+    """The ledger with the decision, and the tables as they were before it."""
     begin = require_begin(view, handle)
     prepared = _all_prepared(view, begin)
     manifests: list[Manifest] = []
@@ -94,10 +96,11 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         manifests.append(manifest)
     _check_outcomes(run, begin, manifests)
     changes = changes_by_dataset(manifests, begin.plan)
+    look = ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
     yield from _require(
-        changes.values(), "the epoch cannot be committed", RUN_AGAIN, view, pipeline=run.pipeline, epoch=begin.epoch
+        changes.values(), "the epoch cannot be committed", RUN_AGAIN, view, look, pipeline=run.pipeline, epoch=begin.epoch
     )
-    tables = yield ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
+    tables: Mapping[str, TableStatus] = yield look
     check_tables(view, tables, begin.plan)
     for dataset in begin.plan.datasets.keys() - view.versions.keys():
         if not tables[dataset].exists:
@@ -123,7 +126,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
             )
         return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
 
-    return (yield from append(view, run, decision))
+    return (yield from append(view, run, decision)), tables
 
 
 def _require_known_decisions(view: LedgerView) -> None:
@@ -135,9 +138,11 @@ def _require_known_decisions(view: LedgerView) -> None:
         )  # fmt: skip
 
 
-def _require(changes: Collection[Change], so: str, remedy: str, view: LedgerView, **where: Any) -> Steps[None]:
+def _require(
+    changes: Collection[Change], so: str, remedy: str, view: LedgerView, beside: ReadTables | None = None, **where: Any
+) -> Steps[None]:
     """All files that some changes add must be there as they were written."""
-    if changes and (lost := (yield FindLost(sizes_of(changes)))):
+    if changes and (lost := (yield FindLost(sizes_of(changes), beside))):
         raise lost_error(lost, so, remedy, view=view, anew=False, **where)
 
 
@@ -186,13 +191,13 @@ def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...
             yield name, data
 
 
-def roll_forward(run: RunContext, view: LedgerView, *, looked: bool = False) -> Steps[LedgerView]:
+def roll_forward(run: RunContext, view: LedgerView, *, looked: Mapping[str, TableStatus] | None = None) -> Steps[LedgerView]:
     """Carry the decision out: one commit for each table, the participants, the completion. Nothing in it is done twice.
 
     Args:
         run: The run.
         view: The ledger.
-        looked: Whether it was seen just now that all files are there.
+        looked: The tables, if it was seen just now how they are and that all files are there.
     """
     decision = view.decision
     if decision is None:
@@ -213,15 +218,27 @@ def roll_forward(run: RunContext, view: LedgerView, *, looked: bool = False) -> 
 
 
 def _commit_tables(
-    run: RunContext, view: LedgerView, decision: Decision, changes: Mapping[str, Change], *, looked: bool
+    run: RunContext,
+    view: LedgerView,
+    decision: Decision,
+    changes: Mapping[str, Change],
+    *,
+    looked: Mapping[str, TableStatus] | None,
 ) -> Steps[None]:
     datasets = decided_datasets(view)
-    tables = yield ReadTables(datasets)
+    tables = yield ReadTables(datasets, looked)
     bases = {dataset: base_for_commit(view, dataset, tables[dataset]) for dataset in datasets}
-    waiting = () if looked else [changes[dataset] for dataset, base in bases.items() if base is not None]
+    waiting = () if looked is not None else [changes[dataset] for dataset, base in bases.items() if base is not None]
     so = f"epoch {decision.epoch} is decided and cannot be carried out"
     yield from _require(waiting, so, PUT_BACK, view, pipeline=run.pipeline, epoch=decision.epoch)
-    for index, (dataset, base) in enumerate(bases.items(), start=1):
+
+    def commit_of(dataset: str, base: int) -> CommitTable:
+        index = datasets.index(dataset) + 1
+        return CommitTable(dataset, base, decision.epoch, changes[dataset], view.pipeline, index, *_wanted(view, dataset))
+
+    at_once = {name: commit_of(name, base) for name, base in bases.items() if base is not None and not changes[name].removes}
+    told = False
+    for dataset, base in bases.items():
         while base is not None:
             change = changes[dataset]
             if change.removes and (missing := (yield FindMissing(dataset, base, change.removes))):
@@ -231,7 +248,9 @@ def _commit_tables(
                     table=dataset,
                     remedy=how_to_repair(dataset, "ours"),
                 )
-            commit = CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, *_wanted(view, dataset))
+            commit = at_once.pop(dataset, None) or commit_of(dataset, base)
+            if at_once and not told:
+                commit, told = replace(commit, beside=tuple(at_once.values())), True
             if (yield commit) is None:
                 break
             base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])  # noqa: PLW2901 - another wrote

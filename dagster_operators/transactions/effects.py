@@ -74,8 +74,13 @@ class StageAttempt:
 
 @dataclass(frozen=True)
 class ReadLedger:
-    """Give the ledger's view as of now. Result: LedgerView."""
+    """Give the ledger's view as of now. Result: LedgerView.
 
+    Where ``seen`` is one that was given before, a store is not asked again within some seconds: the result may be that one. What
+    follows from it is recorded by compare-and-set, as behind any pause.
+    """
+
+    seen: LedgerView | None = None
     name: ClassVar[str] = "read_ledger"
 
 
@@ -118,9 +123,13 @@ class Liveness:
 
 @dataclass(frozen=True)
 class ReadTables:
-    """Give each table's status. Result: Mapping[str, TableStatus]."""
+    """Give each table's status. Result: Mapping[str, TableStatus].
+
+    Where ``seen`` has them as they were before, a store is not asked again within some seconds: they may be those.
+    """
 
     datasets: tuple[str, ...]
+    seen: Mapping[str, TableStatus] | None = None
     name: ClassVar[str] = "read_tables"
 
 
@@ -140,7 +149,8 @@ class CommitTable:
     """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict.
 
     With ``schema_json`` the table has these columns from then on, if that is not empty; with ``change_feed`` a change data feed.
-    With other columns in ``partition_by`` than the table has, all its files are replaced.
+    With other columns in ``partition_by`` than the table has, all its files are replaced. Those ``beside`` it are other tables',
+    which come next and may be committed at the same time.
     """
 
     dataset: str
@@ -152,6 +162,7 @@ class CommitTable:
     schema_json: str = ""
     change_feed: bool = False
     partition_by: tuple[str, ...] | None = None
+    beside: tuple[CommitTable, ...] = ()
     name: ClassVar[str] = "commit_table"
 
 
@@ -176,9 +187,13 @@ class TellVersions:
 
 @dataclass(frozen=True)
 class FindLost:
-    """Which files are not as they were written? ``sizes`` by their paths below the root. Result: what is wrong, by path."""
+    """Which files are not as they were written? ``sizes`` by their paths below the root. Result: what is wrong, by path.
+
+    The tables that are read next may be asked for at the same time: ``beside``.
+    """
 
     sizes: Mapping[str, int]
+    beside: ReadTables | None = None
     name: ClassVar[str] = "find_lost"
 
 

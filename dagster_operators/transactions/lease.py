@@ -50,6 +50,8 @@ class Lease:
         self._steps = 0
         self._released: int | None = None
         self._generation = 0
+        self._begun = threading.Event()
+        self._begun.set()
 
     def hold(self, generation: int) -> None:
         """Start to refresh the heartbeat of ``generation`` (again)."""
@@ -88,10 +90,13 @@ class Lease:
             return
         self._end()
         self._generation = generation
-        self._write(generation, "working")
+        self._begun = threading.Event()
+        if self._root.is_local:
+            self._write(generation, "working")
+            self._begun.set()
         stop = self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._refresh, args=(generation, stop), name=f"heartbeat-g{generation}", daemon=True
+            target=self._refresh, args=(generation, stop, self._begun), name=f"heartbeat-g{generation}", daemon=True
         )
         self._thread.start()
 
@@ -167,7 +172,17 @@ class Lease:
     def _write(self, generation: int, state: str) -> None:
         self._root.write(_path(generation), json.dumps({"state": state, "at": time.time()}).encode(), in_place=True)
 
-    def _refresh(self, generation: int, stop: threading.Event) -> None:
+    def wait(self) -> None:
+        """Return once the first heartbeat is there, which on an object store is written while other things are asked for."""
+        self._begun.wait()
+
+    def _refresh(self, generation: int, stop: threading.Event, begun: threading.Event) -> None:
+        if not begun.is_set():
+            try:
+                with suppress(StorageError):
+                    self._write(generation, "working")
+            finally:
+                begun.set()
         while not stop.wait(self._seconds / 3):
             try:
                 self._write(generation, "working")

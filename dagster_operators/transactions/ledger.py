@@ -49,6 +49,9 @@ _KEPT_VERSIONS: Final = 200
 _FRESH_SECONDS: Final = 0.05
 """So long what is known of a ledger on an object store counts as what is there: about what a request takes."""
 
+_RECENT_SECONDS: Final = 3.0
+"""So long for what only records something behind it, which is refused if the ledger has moved on."""
+
 _KEPT_CLASS: Final = 1
 """Rows of larger files are read again when those are folded, which is every four thousand records."""
 
@@ -85,7 +88,7 @@ class DeltaLedger:
         self._known: _Known | None = None
         self._turn = threading.RLock()
         self._steady = threading.local()
-        self._fresh_until = 0.0
+        self._fresh_until = self._recent_until = 0.0
         self._rows: dict[str, pa.Table] = {}
         """On an object store the rows of small files that were written here, by path: they are folded without reading them."""
         self.replacements = 0
@@ -111,6 +114,13 @@ class DeltaLedger:
             self._stay_fresh()
             return found
 
+    def recent(self) -> LedgerView:
+        """The ledger as it is now, or was some seconds ago if a look is a request: for what only records by compare-and-set."""
+        with self._turn:
+            if self._known is not None and time.monotonic() < self._recent_until:
+                return self._known.view
+            return self.view()
+
     @contextmanager
     def steady(self) -> Iterator[None]:
         """While this is open, this thread takes the ledger for what it was when it was looked at last, if that is a request.
@@ -135,8 +145,14 @@ class DeltaLedger:
         with self._turn:
             return self._known.view if self._known else None
 
-    def append(self, record: Record, version: int) -> LedgerView | Conflict:
-        """Append a record if the ledger is still at ``version``, else give the view of now."""
+    def append(self, record: Record, version: int, ready: Callable[[], object] = lambda: None) -> LedgerView | Conflict:
+        """Append a record if the ledger is still at ``version``, else give the view of now.
+
+        Args:
+            record: The record.
+            version: The version that it was made for.
+            ready: Returns once what the record goes by is stored; it is called before anyone can see the record.
+        """
         with self._turn:
             known = self._known
             if known is None or known.view.version != version:
@@ -144,6 +160,7 @@ class DeltaLedger:
             entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
             row = to_row(entry)
             file = write_rows(self._root, row)
+            ready()
             stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
             if stamp is None:
                 return Conflict(self._now().view)
@@ -157,7 +174,9 @@ class DeltaLedger:
             self._rows[file.path] = rows
 
     def _stay_fresh(self) -> None:
-        self._fresh_until = 0.0 if self._root.is_local else time.monotonic() + _FRESH_SECONDS
+        if not self._root.is_local:
+            now = time.monotonic()
+            self._fresh_until, self._recent_until = now + _FRESH_SECONDS, now + _RECENT_SECONDS
 
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""

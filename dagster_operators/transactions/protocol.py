@@ -292,7 +292,7 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     unique = yield MakeId()
     attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, begin, upstream)
     try:
-        manifest, view = yield from unless_fenced(run, _work(run, handle, attempt))
+        manifest, view = yield from unless_fenced(run, _work(run, handle, attempt, view))
     except Exception:
         # Nothing says yet that this attempt is there, and a newer run may have looked for what we leave before we wrote it.
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
@@ -319,11 +319,11 @@ def _record(run: RunContext, handle: EpochHandle, view: LedgerView, attempt: Sta
     return prepared if prepared in view.records else view.prepared[prepared.stage]
 
 
-def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[tuple[Manifest, LedgerView]]:
+def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt, view: LedgerView) -> Steps[tuple[Manifest, LedgerView]]:
     """Do the stage's work, then see that it is still wanted, before anything of it is recorded."""
     manifest: Manifest = yield RunStage(attempt)
     check_manifest(manifest, attempt, run)
-    view: LedgerView = yield ReadLedger()
+    view = yield ReadLedger(view)
     fence(view, run)
     require_begin(view, handle)
     return manifest, view

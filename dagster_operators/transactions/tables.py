@@ -78,22 +78,31 @@ class Tables:
         self._logs: dict[str, TableLog] = {}
         self._turns: dict[str, threading.RLock] = {}
 
-    def status(self, dataset: str, pipeline: str) -> TableStatus:
-        """What the table says now. Cheap when nobody wrote since we last looked."""
-        with self._turn(dataset):
-            return self._status(dataset, pipeline)
+    def status(self, dataset: str, pipeline: str, *, recent: bool = False) -> TableStatus:
+        """What the table says now. Cheap when nobody wrote since we last looked.
 
-    def statuses(self, datasets: Collection[str], pipeline: str) -> dict[str, TableStatus]:
+        Args:
+            dataset: The table.
+            pipeline: Whose it should be.
+            recent: On an object store it may be what it said some seconds ago.
+        """
+        with self._turn(dataset):
+            return self._status(dataset, pipeline, recent=recent)
+
+    def statuses(self, datasets: Collection[str], pipeline: str, *, recent: bool = False) -> dict[str, TableStatus]:
         """What several tables say; an object store is asked about all of them at once."""
         if self._root.is_local or len(datasets) == 1:
-            return {dataset: self.status(dataset, pipeline) for dataset in datasets}
+            return {dataset: self.status(dataset, pipeline, recent=recent) for dataset in datasets}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return dict(zip(datasets, pool.map(lambda dataset: self.status(dataset, pipeline), datasets), strict=True))
+            found = pool.map(lambda dataset: self.status(dataset, pipeline, recent=recent), datasets)
+            return dict(zip(datasets, found, strict=True))
 
-    def _status(self, dataset: str, pipeline: str) -> TableStatus:
+    def _status(self, dataset: str, pipeline: str, *, recent: bool = False) -> TableStatus:
         known, log = self._known.get(dataset), self._log(dataset)
         if known and known.stamp != GONE:
             version = known.status.version
+            if recent and log.was_last(version, known.stamp):
+                return known.status
             if log.is_last(version, known.stamp):
                 return known.status
         if not log.is_table():

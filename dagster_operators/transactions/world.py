@@ -7,6 +7,8 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 from dagster_operators.errors import LedgerError, RestoredTableError, StorageError
@@ -14,6 +16,7 @@ from dagster_operators.storage.log_history import marked_files, tell_versions
 from dagster_operators.storage.partitions import files_without
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
+from dagster_operators.storage.side_by_side import started
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.cleaning import delete_outdated
 from dagster_operators.transactions.contents import content_of
@@ -24,7 +27,7 @@ from dagster_operators.transactions.lost import sizes_of
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
-from dagster_operators.transactions.records import Begin
+from dagster_operators.transactions.records import Begin, Prepared, Record
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 
@@ -55,6 +58,12 @@ class World:
         self._is_run_alive = is_run_alive
         self._written: dict[str, bytes] = {}
         """The manifests of the epoch at hand that were written here to an object store, which needs not be asked for them."""
+        self._writing: dict[str, Future[None]] = {}
+        """Those that are being written: what says that they are there waits for it."""
+        self._committing: dict[int, tuple[fx.CommitTable, Future[fx.Conflict | None]]] = {}
+        """Commits to tables that were begun beside another one."""
+        self._beside: tuple[fx.ReadTables, Future[Mapping[str, fx.TableStatus]]] | None = None
+        """Tables that a store is being asked for, as they are read next."""
 
     def perform(
         self,
@@ -85,12 +94,15 @@ class World:
     def _look(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
         """Effects that change nothing."""
         match effect:
-            case fx.ReadLedger():
-                return self._ledger.view()
+            case fx.ReadLedger(seen):
+                return self._ledger.view() if seen is None else self._ledger.recent()
             case fx.CheckOwner(view):
                 return self._lease.check(view, self._is_run_alive)
-            case fx.ReadTables(datasets):
-                return self._tables.statuses(datasets, self._ledger.pipeline())
+            case fx.ReadTables(datasets, seen):
+                asked, self._beside = self._beside, None
+                if asked and asked[0] is effect:
+                    return asked[1].result()
+                return self._tables.statuses(datasets, self._ledger.pipeline(), recent=seen is not None)
             case fx.ReadManifest():
                 return self._read_manifest(effect)
             case fx.ListAttempts(epoch, streams_only):
@@ -121,7 +133,10 @@ class World:
             case fx.FindLostContent(dataset):
                 content = content_of(self._ledger, self._tables, dataset)
                 return lost_files(self._root, {f"{dataset}/{path}": file.size for path, file in content.items()})
-            case fx.FindLost(sizes):
+            case fx.FindLost(sizes, beside):
+                if beside and not self._root.is_local:
+                    pipeline = self._ledger.pipeline()
+                    self._beside = (beside, started(lambda: self._tables.statuses(beside.datasets, pipeline)))
                 return lost_files(self._root, sizes)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
 
@@ -132,14 +147,16 @@ class World:
                 if isinstance(record, Begin) and self._root.durable:  # it names the rows that sources of the user's own gave
                     sources = self._root.children("spool")
                     self._root.flush(f"spool/{one}/{name}" for one in sources for name in self._root.children(f"spool/{one}"))
-                return self._ledger.append(record, version)
+                ready = {} if self._root.is_local else {"ready": partial(self._stored, record)}
+                return self._ledger.append(record, version, **ready)
             case fx.WriteManifest(manifest):
                 self._root.flush(sizes_of(manifest.changes))
                 text = manifest.to_json().encode()
                 path = _manifest_path(manifest.epoch, manifest.stage, manifest.attempt)
-                self._root.write(path, text)
-                if not self._root.is_local:
-                    self._written[path] = text
+                if self._root.is_local:
+                    self._root.write(path, text)
+                else:
+                    self._written[path], self._writing[path] = text, started(lambda: self._root.write(path, text))
                 return hashlib.sha256(text).hexdigest()
             case fx.DeleteAttempts():
                 return self._delete_attempts(effect)
@@ -151,18 +168,33 @@ class World:
                 return self._call_participant(effect)
         return self._change_table(effect)
 
+    def _stored(self, record: Record) -> None:
+        """Wait for what is written beside: a record goes by its manifest, and who sees it may look whether its run is alive."""
+        self._lease.wait()
+        if isinstance(record, Prepared):
+            writing = self._writing.get(_manifest_path(record.epoch, record.stage, record.attempt))
+            if writing:
+                writing.result()
+
     def _change_table(self, effect: fx.Effect) -> Any:
         """Those on a table."""
         match effect:
             case fx.CreateTable():
                 return self._tables.create(effect)
             case fx.CommitTable():
-                return self._tables.commit(effect)
+                return self._commit(effect)
             case fx.RestoreTable():
                 return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
             case fx.MendLog(dataset):
                 return self._tables.mend(dataset)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
+
+    def _commit(self, effect: fx.CommitTable) -> fx.Conflict | None:
+        """Commit to a table, and begin with those beside it where each is a request."""
+        if not self._root.is_local:
+            self._committing |= {id(other): (other, started(partial(self._tables.commit, other))) for other in effect.beside}
+        _, begun = self._committing.pop(id(effect), (None, None))
+        return begun.result() if begun else self._tables.commit(effect)
 
     def _call_participant(self, effect: fx.CallParticipant) -> None:
         participant = self._participants[effect.participant]
@@ -202,13 +234,18 @@ class World:
     def _delete_attempts(self, effect: fx.DeleteAttempts) -> None:
         """Files left behind are harmless, so an error here is logged and does not fail the epoch."""
         self._written.clear()
+        writing = dict(self._writing)
+        wait(writing.values())
+        for path in (path for path, future in writing.items() if not future.exception()):
+            self._writing.pop(path, None)
         manifests = f"manifests/e{effect.epoch}"
         try:
+            told = started(lambda: self._root.delete_folder(manifests)) if effect.streams_only else None
             for dataset in self._datasets(streams_only=effect.streams_only):
                 for attempt in effect.attempts:
                     self._root.delete_folder(f"{dataset}/{EPOCH_FOLDER.format(epoch=effect.epoch, attempt=attempt)}")
-            if effect.streams_only:
-                self._root.delete_folder(manifests)
+            if told:
+                told.result()
                 return
             for name in self._root.children(manifests):
                 if name.removesuffix(".json").rpartition(".")[2] in effect.attempts:

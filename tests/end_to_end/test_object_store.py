@@ -133,7 +133,7 @@ def test_no_epoch_of_two_tables_makes_more_than_fifty_requests(s3, tmp_path):
     written = [len([name for name in logs.children(f"{log}/_delta_log") if ".checkpoint." in name]) for log in LOGS]
     assert written[0] >= 5
     assert written[1:] == [1, 1]
-    assert len([name for name in logs.children("ledger") if name.endswith(".parquet")]) > 22 * 6, "and some that were folded"
+    assert len([name for name in logs.children("ledger") if name.endswith(".parquet")]) > 2 + 22 * 5, "and some that were folded"
 
 
 LOGS = ("ledger", "tables/kept", "tables/larger")
@@ -160,10 +160,11 @@ def test_nor_does_one_at_epoch_three_hundred(s3, tmp_path):
     early = requests_of(two(f"{bucket}/8", few, s3.options()), few, s3, range(9, 32))
     late = requests_of(two(f"{bucket}/298", many, s3.options()), many, s3, range(299, 322))
     for counts in (early, late):
-        # Of the first twenty entries behind an opening some are not known yet, and are read once.
-        assert sorted(counts)[-3] <= 50
-        assert sum(counts) / len(counts) <= 45
-    assert abs(sum(late) - sum(early)) / len(late) <= 3
+        # Behind an opening what was there before is not known yet: it is read once, to fold it and for the first checkpoints.
+        assert sum(counts[:4]) <= 4 * 70
+        assert max(counts[4:]) <= 50
+        assert sum(counts[4:]) / len(counts[4:]) <= 45
+    assert abs(sum(late[4:]) - sum(early[4:])) / len(late[4:]) <= 3
 
 
 def stored(root):

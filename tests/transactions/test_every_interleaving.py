@@ -42,6 +42,43 @@ def test_two_runs_with_an_external_sink_and_a_crash():
     assert Exploration((SINK, SINK), crashes=1, sink=True).run().states > 30_000
 
 
+class OldLooks(Model):
+    """What may be as it was seen before always is, however long ago that was."""
+
+    def read_ledger(self, world, effect, unique):
+        return world, effect.seen or world.view()
+
+    def read_tables(self, world, effect, unique):
+        world, now = super().read_tables(world, effect, unique)
+        return world, now | {dataset: status for dataset, status in (effect.seen or {}).items() if dataset in now}
+
+
+@pytest.mark.parametrize(
+    ("plans", "how"),
+    [
+        ((ONE, ONE), {}),
+        pytest.param((ONE, ONE), {"crashes": 1}, marks=pytest.mark.slow),
+        pytest.param((TWO, TWO), {}, marks=pytest.mark.slow),
+        pytest.param((SINK, SINK), {"same_owner": True, "sink": True}, marks=pytest.mark.slow),
+        ((PAIR,), {"crashes": 1, "stages_run": "in threads"}),
+    ],
+    ids=["two runs", "two runs and a crash", "two stages", "two processes", "side by side"],
+)
+def test_looks_that_are_old(plans, how):
+    """As on an object store, which is not asked again for what was seen some seconds ago."""
+    assert Exploration(plans, model=OldLooks, **how).run().states > 500
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_tables_are_committed_in_any_order(monkeypatch, backwards):
+    """As on an object store, where they are committed at once, so that a crash may leave any of them behind."""
+    in_order = commit.decided_datasets
+    monkeypatch.setattr(commit, "decided_datasets", lambda view: in_order(view)[:: -1 if backwards else 1])
+    explored = Exploration((TWO,), crashes=1).run()
+    halves = {tuple(table.version for _, table in world.tables) for world in explored.worlds if len(world.tables) == 2}
+    assert ((0, 1) if backwards else (1, 0)) in halves
+
+
 def test_two_runs_with_two_stages():
     assert Exploration((TWO, TWO)).run().states > 2_000
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from dagster_operators.errors import PipelineBusyError, RestoredTableError
+from dagster_operators.errors import ForeignWriteError, PipelineBusyError, RestoredTableError, StorageError
 from dagster_operators.runtime.compacting import compact
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import watch
@@ -172,3 +175,66 @@ def test_a_writer_without_conditions_is_noticed_and_settled(make):
         assert run.repair("tables/clean", "ours")
         Flow(run).epoch()
         assert read_numbers(run, "tables/clean", run.versions().versions["tables/clean"]) == [10, 11, 12, 20, 21, 22, 30, 31, 32]
+
+
+def test_a_record_is_not_there_before_its_manifest(make, s3, monkeypatch):
+    """They are written beside each other."""
+    write = Root.write
+
+    def slow(root, path, content, **how):
+        if path.startswith("manifests/"):
+            time.sleep(0.3)
+        write(root, path, content, **how)
+
+    monkeypatch.setattr(Root, "write", slow)
+    with make() as run:
+        s3.requests()
+        Flow(run).epoch()
+        check_result(run, 1)
+    puts = [line for line in s3.requests() if line.startswith("PUT") and ("/manifests/" in line or "/ledger/_delta_log/" in line)]
+    kinds = ["manifest" if "/manifests/" in line else "ledger" for line in puts]
+    prepared = [place for place, kind in enumerate(kinds) if kind == "manifest"]
+    assert len(prepared) == 2
+    assert all(kinds[place + 1] == "ledger" and kinds[place - 1] == "ledger" for place in prepared)
+
+
+def test_a_manifest_that_cannot_be_written_is_told_and_nothing_goes_by_it(make, monkeypatch):
+    write = Root.write
+
+    def broken(root, path, content, **how):
+        if path.startswith("manifests/"):
+            raise StorageError("a file cannot be written: no space left")
+        write(root, path, content, **how)
+
+    with make() as run:
+        Flow(run).epoch()
+        with monkeypatch.context() as patch:
+            patch.setattr(Root, "write", broken)
+            with pytest.raises(StorageError, match="no space left"):
+                Flow(run).epoch()
+        assert run.view().prepared == {}
+        Flow(run).epoch()
+        check_result(run, 2)
+
+
+@pytest.mark.parametrize("nth", [0, 1])
+def test_what_somebody_else_writes_behind_the_decision_is_not_written_over(make, nth):
+    """The tables are not looked at again behind it: the entry is refused, and then they are."""
+    with make() as run:
+        Flow(run).epoch()
+        table = sorted(run.view().versions)[nth]
+        before = run.versions().versions[table]
+        entry = f"{table}/_delta_log/{before + 1:020d}.json"
+
+        def write(name):
+            if name == "after:append_decision":
+                assert run.root.create(entry, THEIRS.encode())
+
+        with watch(write), pytest.raises(ForeignWriteError, match="delta-spark"):
+            Flow(run).epoch()
+        assert run.root.read(entry) == THEIRS.encode()
+        assert run.repair(table, "ours")
+        while Flow(run, last=2).epoch():
+            pass
+        assert read_numbers(run, "tables/clean", run.versions().versions["tables/clean"]) == [10, 11, 12, 20, 21, 22]
+        assert run.wrong_tables() == []

@@ -193,6 +193,10 @@ class OperatorFailedError(StageFailedError):
         return bool(self.where.get("retry"))
 
 
+class SendOutputError(OperatorFailedError, RuntimeError):
+    """An event operator sends what cannot be sent; a ``RuntimeError`` as dora's is, for operators that catch that."""
+
+
 class UserFunctionError(StageFailedError):
     """A function of the user's own raised, ran out of time, or returned something else than it declares."""
 

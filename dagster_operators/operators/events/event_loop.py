@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from dagster_operators.errors import EndlessLoopError, OperatorFailedError
+from dagster_operators.errors import EndlessLoopError, OperatorFailedError, SendOutputError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.framed_memory import FEWEST
 from dagster_operators.operators.events.ignored import Ignored
@@ -338,7 +338,7 @@ class EventLoop:
 
     def _refuse(self, operator: EventOperator, output: str) -> None:
         """Raise that something is sent when the event is over; in the epoch, too, where a thread of the operator's did."""
-        self._refused = OperatorFailedError(
+        self._refused = SendOutputError(
             f"a message to {output!r} was sent when the event of its send_output was over: it has no place in the order",
             node=operator.node, event_operator=operator.id,
             remedy="send while the operator is at an event: wait for its threads (thread.join()), and keep no send_output",

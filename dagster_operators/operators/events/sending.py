@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.errors import OperatorFailedError
+from dagster_operators.errors import SendOutputError
 
 
 def own_copy(array: pa.Array) -> pa.Array:
@@ -34,7 +34,7 @@ def as_array(data: Any, copy: Callable[[pa.Array], pa.Array] = own_copy) -> pa.A
         copy: Copies an array or a NumPy array's values; by default to memory of its own.
 
     Raises:
-        OperatorFailedError: The data are none of these.
+        SendOutputError: The data are none of these.
 
     >>> as_array(b"ab").to_pylist(), as_array([1, 2]).type, as_array(pa.scalar(1.5)).to_pylist()
     ([97, 98], DataType(int64), [1.5])
@@ -47,7 +47,7 @@ def as_array(data: Any, copy: Callable[[pa.Array], pa.Array] = own_copy) -> pa.A
     if isinstance(data, np.ndarray) and data.ndim == 1 and not data.dtype.hasobject:
         return copy(pa.array(data))
     what = f"a NumPy array of {data.ndim} dimensions" if isinstance(data, np.ndarray) else f"{type(data).__name__} {data!r:.60}"
-    raise OperatorFailedError(
+    raise SendOutputError(
         f"send_output cannot send {what}",
         remedy="send an Arrow array: pa.array([...]); bytes, a list, a one-dimensional NumPy array (array.ravel()) and a record "
         "batch are taken too",
@@ -58,7 +58,7 @@ def _of_list(data: list[Any] | tuple[Any, ...]) -> pa.Array:
     try:
         return pa.array(data)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise OperatorFailedError(
+        raise SendOutputError(
             f"send_output cannot make an array of a list: {error}",
             remedy="let all its values be of one type, or send pa.array(...)",
         ) from None
@@ -87,7 +87,7 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The metadata of a message as its receiver gets them: what dora cannot carry arrives as text, with a warning.
 
     Raises:
-        OperatorFailedError: A whole number has more than 64 bits, a number is NaN or infinite, a list has values of
+        SendOutputError: A whole number has more than 64 bits, a number is NaN or infinite, a list has values of
             several types, a value has another text in every process, or this is no dictionary.
 
     >>> as_metadata({"width": 640, "box": (1.5, 2), "by": "me"})
@@ -96,7 +96,7 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise OperatorFailedError(f"the metadata of a message are {given!r:.60}", remedy="give a dictionary, or leave them out")
+        raise SendOutputError(f"the metadata of a message are {given!r:.60}", remedy="give a dictionary, or leave them out")
     return {str(key): _parameter(str(key), value) for key, value in given.items()}
 
 
@@ -113,7 +113,7 @@ def _parameter(key: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and _type_of(value) is not None:
         return _list(key, value)
     if not _has_stable_text(value):
-        raise OperatorFailedError(
+        raise SendOutputError(
             f"the parameter {key!r} of a message is or holds a {kind.__name__}, whose text is another in every process",
             remedy="send a text of it: str(...) of an object's own values, sorted(...) of a set",
         )
@@ -140,13 +140,13 @@ _STABLE: Final = (
 
 def _whole(key: str, value: int) -> int:
     if not -(2**63) <= value < 2**63:
-        raise OperatorFailedError(f"the parameter {key!r} of a message has more than 64 bits", remedy="send it as text")
+        raise SendOutputError(f"the parameter {key!r} of a message has more than 64 bits", remedy="send it as text")
     return int(value)
 
 
 def _finite(key: str, value: float) -> float:
     if not math.isfinite(value):
-        raise OperatorFailedError(
+        raise SendOutputError(
             f"the parameter {key!r} of a message is {float(value)}, for which the JSON of an output's table has no number",
             remedy=f"send it as text, or leave it out: a receiver finds no {key!r} then",
         )
@@ -167,7 +167,7 @@ def _list(key: str, values: list[Any] | tuple[Any, ...]) -> list[Any]:
     kind = _type_of(values)
     fits = (int, float) if kind is float else kind or ()
     if any(not isinstance(value, fits) or isinstance(value, bool) for value in values):
-        raise OperatorFailedError(
+        raise SendOutputError(
             f"the parameter {key!r} of a message is a list of values of several types", remedy="let them be of one type"
         )
     if kind is int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_operators.errors import OperatorFailedError
+from dagster_operators.errors import OperatorFailedError, SendOutputError
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.sending import as_array, as_metadata
+from dagster_operators.testing import OperatorHarness
+from tests.operators.events.dataflows import dataflow, operator
 
 ARRAYS = {
     "bytes": (b"ab", pa.array([97, 98], pa.uint8())),
@@ -95,3 +99,24 @@ def test_a_number_that_json_does_not_have_is_refused_in_metadata(value):
 def test_metadata_that_dora_refuses_are_refused(value, told):
     with pytest.raises(OperatorFailedError, match=told):
         as_metadata({"a": value})
+
+
+def test_an_operator_can_catch_what_cannot_be_sent_as_with_dora():
+    with pytest.raises(RuntimeError) as caught:
+        as_array(object())
+    again = pickle.loads(pickle.dumps(caught.value.at(node="a")))  # noqa: S301 - its own
+    assert (type(again), again.where, again.remedy) == (SendOutputError, {"node": "a"}, caught.value.remedy)
+    text = """
+class Operator:
+    def on_event(self, dora_event, send_output):
+        try:
+            send_output("log", object())
+        except RuntimeError:
+            send_output("log", ["caught"])
+        return DoraStatus.CONTINUE
+"""
+    made = dataflow([operator("log", [("n", "numbers/n")], ["log"])], {"log": text})
+    driven = OperatorHarness(made, "t bigint, v bigint", event_time="t")
+    driven.process([{"t": 1, "v": 1}])
+    driven.end_epoch()
+    assert [from_ipc(row["value"]).to_pylist() for row in driven.rows("log/log")] == [["caught"]]

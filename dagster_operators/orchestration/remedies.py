@@ -22,6 +22,10 @@ from dagster_operators.transactions.lost import repair_command
 
 _BACK_TO: Final = re.compile(r"repair_ledger\(last_epoch=(\d+)\)")
 
+_ANEW: Final = re.compile(r"pipeline\.rebuild\(([^)]*)\)")
+
+_NAME: Final = re.compile(r"'([^']*)'")
+
 _NAMED: Final = re.compile(r"`(dagster-operators [^`]+)`")
 
 
@@ -51,8 +55,7 @@ def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  
     if isinstance(error, ForeignWriteError | RestoredTableError):
         return [f"doctor {root}"]
     if isinstance(error, LostFileError):
-        back = _BACK_TO.search(error.remedy)
-        return [f"repair {root} --ledger --last-epoch {back[1]}"] if back else [f"doctor {root}"]
+        return _of_lost_files(error.remedy, root)
     if isinstance(error, DamagedLedgerError):
         return [f"repair {root} --ledger"]
     if isinstance(error, PipelineBusyError):
@@ -62,3 +65,19 @@ def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  
     if isinstance(error, FencedError):
         return [f"status {root}"]
     return [f"doctor {root}"] if isinstance(error, StorageError) else []
+
+
+def _of_lost_files(remedy: str, root: str) -> list[str]:
+    """What the remedy for a lost file says to call: back to before it was written, where that can be done, or anew.
+
+    >>> _of_lost_files("put it back; or pipeline.rebuild(['a', 'b'], operators='c') computes anew", "lake")
+    ['rebuild lake a b --operator c']
+    """
+    back, anew = _BACK_TO.search(remedy), _ANEW.search(remedy)
+    found = [f"repair {root} --ledger --last-epoch {back[1]}"] if back else []
+    if anew:
+        tables, _, operators = anew[1].partition("operators=")
+        words = [shlex.quote(name) for name in _NAME.findall(tables)]
+        words += [f"--operator {shlex.quote(name)}" for name in _NAME.findall(operators)]
+        found.append(" ".join(["rebuild", root, *words]))
+    return found or [f"doctor {root}"]

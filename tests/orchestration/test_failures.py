@@ -83,11 +83,19 @@ def half_a_file(folder: Path) -> None:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
+def a_file_that_cannot_be_gone_back_behind(folder: Path) -> None:
+    demo.pipeline(folder).clean(keep="0 seconds", keep_epochs=1)
+    half_a_file(folder)
+
+
 @pytest.mark.parametrize(
     ("damage", "error"),
-    [(foreign_write, "ForeignWriteError"), (half_written, "DamagedTableError"), (half_a_file, "LostFileError")],
-    ids=["foreign", "half a log entry", "half a file"],
-)
+    [
+        (foreign_write, "ForeignWriteError"), (half_written, "DamagedTableError"), (half_a_file, "LostFileError"),
+        (a_file_that_cannot_be_gone_back_behind, "LostFileError"),
+    ],
+    ids=["foreign", "half a log entry", "half a file", "half a file behind a clean"],
+)  # fmt: skip
 def test_one_command_of_the_alert_settles_it(
     folder: Path, instance: dg.DagsterInstance, damage: Callable[[Path], None], error: str
 ) -> None:

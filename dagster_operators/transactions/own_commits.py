@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from dagster_operators.storage.delta_commit import GONE, PIPELINE_PROPERTY, Stam
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_entries import has_checkpoint, versions_of
 from dagster_operators.storage.log_history import tell_version
+from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.content_sums import sum_of
 from dagster_operators.transactions.contents import KINDS, followed
 from dagster_operators.transactions.lost import repair_command
@@ -59,7 +61,7 @@ class OwnCommits:
         if stamp != GONE and self._seen.get((dataset, version, epoch)) == stamp:
             return
         if not (self._is_committed(dataset, version, epoch) or self._is_known(log, dataset, version, epoch)):
-            raise self.written_over(dataset, version, epoch)
+            raise self._of(complete, self.written_over(dataset, version, epoch))
         self._seen[dataset, version, epoch] = stamp
 
     def _is_committed(self, dataset: str, version: int, epoch: int) -> bool:
@@ -113,10 +115,18 @@ class OwnCommits:
         lost, others = len(there.difference(paths)), len({*paths} - there)
         version, told = complete.versions[dataset], f"{lost} of its {len(there)} files are not in it, and {others} others are"
         who = self.strangers(dataset, version)
-        raise self._refused(
+        error = self._refused(
             f"version {version} of a table has other rows than the epochs up to {complete.epoch} committed ({told}): "
             f"an entry of its log was cut short, or somebody wrote over it{who and f': {who}'}", dataset, version,
         )  # fmt: skip
+        raise self._of(complete, error)
+
+    def _of(self, complete: Complete, error: ForeignWriteError) -> ForeignWriteError:
+        """The error with what helps where the epoch is not the last one, which alone is put back."""
+        if complete.epoch < self._ledger.view().last_epoch:
+            command = shlex.join(["dagster-operators", "doctor", public_uri(self._root.uri)])
+            error.remedy = f"read a later epoch, as nothing puts this one back; `{command}` says whether the last one is in order"
+        return error
 
     def strangers(self, dataset: str, version: int) -> str:
         """The versions of a dataset, up to one, that are not the pipeline's and that nobody has settled, by whom and when."""

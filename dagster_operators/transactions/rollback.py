@@ -35,6 +35,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
         LedgerError: It is the last one; or a table of it was dropped since; or a sink has taken rows since; or something is
             decided that waits for the next epoch.
         LostFileError: A file of it is gone.
+        ForeignWriteError: Somebody wrote over what it had committed.
     """
     view = run.settle()
     require_none_waiting(view)
@@ -47,7 +48,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     then = found.versions(target)
     if gone := sorted(then.keys() & found.dropped | then.keys() - view.versions.keys()):
         raise _deleted(gone[0], found, place)
-    changes = list(_changes(run, view, then, found))
+    changes = list(_changes(run, view, target, then, found))
     if lost := lost_files(run.root, sizes_of(changes)):
         remedy = f"{PUT_BACK}; or go back to an epoch without it: an earlier one, or one behind which a rebuild took its place"
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", remedy, pipeline=run.pipeline)
@@ -137,8 +138,10 @@ class _Found:
         return as_completed(self.begin.plan, target, view, self.datasets)
 
 
-def _changes(run: Coordinator, view: LedgerView, versions: Mapping[str, int], found: _Found) -> Iterator[Change]:
+def _changes(
+    run: Coordinator, view: LedgerView, target: Complete, versions: Mapping[str, int], found: _Found
+) -> Iterator[Change]:
     for dataset, version in view.versions.items():
         now = run.files(dataset, version)
-        then = run.files(dataset, versions[dataset]) if dataset in versions else []
+        then = run.content(target, dataset)[1] if dataset in versions else []
         yield exchanged(dataset, now, [found.files.get((dataset, entry.path), entry) for entry in then])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -16,7 +17,9 @@ from dagster_operators.errors import ForeignWriteError, LostFileError, RestoredT
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.transactions import commit
 from dagster_operators.transactions.coordinator import Coordinator
-from tests.transactions.flow import read_numbers
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.rollback import roll_back
+from tests.commands import commands_in
 from tests.transactions.test_repair import CLEAN, check, epochs, numbers, refused, repair, write
 
 
@@ -36,8 +39,8 @@ def written_over(root: Path, version: int, last: int) -> None:
 def content(root: Path, epoch: int | None = None) -> list[int]:
     run = Coordinator("numbers", str(root))
     complete = run.versions(epoch)
-    run.content(complete, CLEAN)
-    return read_numbers(run, CLEAN, complete.versions[CLEAN])
+    _, files = run.content(complete, CLEAN)
+    return sorted(n for file in files for n in pq.read_table(root / CLEAN / file.path)["n"].to_pylist())
 
 
 @pytest.mark.parametrize("version", [2, 3], ids=["an earlier entry", "the last entry"])
@@ -68,6 +71,19 @@ def test_what_was_accepted_is_read(tmp_path: Path, version: int) -> None:
     epochs(root, 4)
     assert content(root) == sorted([*accepted, *numbers(4)])
     assert Coordinator("numbers", str(root)).wrong_tables() == []
+
+
+def test_nobody_goes_back_to_what_is_not_ours(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    written_over(root, 2, 3)
+    run = Coordinator("numbers", str(root))
+    run.open(Owner.of_process())
+    with pytest.raises(ForeignWriteError):
+        roll_back(run, 2)
+    with pytest.raises(ForeignWriteError, match="version 2 of a table is not what epoch 2 committed") as caught:
+        run.content(run.versions(2), CLEAN)
+    assert commands_in(caught.value.remedy) == [["doctor", str(root)]], "a repair puts back the last epoch only"
+    run.close()
 
 
 def test_a_process_that_has_read_it_looks_whether_it_is_still_the_same(tmp_path: Path) -> None:

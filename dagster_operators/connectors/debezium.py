@@ -88,7 +88,13 @@ class UnreadableEventError(ValueError):
 
 
 def entries_of(
-    line: str, columns: Mapping[str, str], keys: Sequence[str], order_by: Sequence[str] = (), *, in_order: bool = False
+    line: str,
+    columns: Mapping[str, str],
+    keys: Sequence[str],
+    order_by: Sequence[str] = (),
+    *,
+    of_rows: bool = False,
+    of_source: bool = False,
 ) -> Iterator[Entry]:
     """What one event does, key by key: nothing, one thing, or two where it gives a row another key.
 
@@ -97,7 +103,8 @@ def entries_of(
         columns: The row's columns with their Spark types.
         keys: The key columns.
         order_by: The path to a whole number in the event that tells its place, if one is asked for.
-        in_order: Whether events come one after the other, so that an update may leave out a value that did not change.
+        of_rows: Whether an update may leave out a value that did not change, as the rows there are have it.
+        of_source: Whether a truncation is told, and not refused.
 
     Raises:
         UnreadableEventError: It is no event, or one that cannot be applied.
@@ -112,11 +119,11 @@ def entries_of(
     if operation == "m":  # a message of the database's log, or a tombstone
         return
     _check_declared(event, columns, kinds)
-    if operation == "t" and not (in_order or order_by):
+    if operation == "t" and not of_source:
         raise UnreadableEventError("a truncation, which names no rows: begin anew with a snapshot of the table")
     order = _order(event, order_by) if order_by else None
     for entry in _entries(event, operation, columns, keys, kinds):
-        if not in_order and entry.unsent:
+        if not of_rows and entry.unsent:
             raise _unsent(entry.unsent[0])
         yield replace(entry, order=order) if order_by else entry
 

@@ -141,7 +141,7 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     hidden = Schema.from_ddl(ENTRY_COLUMNS).names
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
     _refuse_bytes_within(session, types)
-    events = _Events({name: str(kind) for name, kind in types.items()}, tuple(keys or ()), _path(order_by), in_order=not order_by)
+    events = _Events({name: str(kind) for name, kind in types.items()}, tuple(keys or ()), _path(order_by), of_source=True)
     cut = functools.partial(_cut_files, location, events)
     listed = session.createDataFrame(
         [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
@@ -250,19 +250,19 @@ class _Events:
         columns: The columns of the row, with their types.
         keys: Those of its key.
         order_by: The path to what says an event's place; empty for the place at which it is.
-        in_order: Whether events come in the order of their places.
+        of_source: Whether they are all that a source has, so that a truncation is done to all rows of before.
     """
 
     columns: Mapping[str, str]
     keys: Sequence[str]
     order_by: tuple[str, ...] = ()
-    in_order: bool = False
+    of_source: bool = False
 
     def cut(self, raw: str, place: int, path: str | None) -> Iterator[tuple[Any, ...]]:
         """What an event does, all of it or nothing; a row of texts for each thing."""
         places = [list(self.columns).index(key) for key in self.keys]
         try:
-            entries = list(entries_of(raw, self.columns, self.keys, self.order_by, in_order=self.in_order))
+            entries = list(entries_of(raw, self.columns, self.keys, self.order_by, of_rows=True, of_source=self.of_source))
             if self.order_by and entries:
                 place = 2 * _order_within_bounds(entries[0].order)
         except UnreadableEventError as error:

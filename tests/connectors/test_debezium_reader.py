@@ -11,6 +11,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.state import compaction
 from tests.engines import ENGINES, SAIL
 
 SCHEMA = "id long, v string, n decimal(10,2)"
@@ -323,3 +324,70 @@ def test_late_events_of_unknown_keys_are_left_out_by_all_that_came(tmp_path: Pat
                 there[key] = (event["after"]["v"], None)
         assert current(pipeline) == there
         assert [row.n for row in pipeline.read("sums").collect()] == [len(there)]
+
+
+def left_by(events: list[Event]) -> dict[int, tuple[Any, ...]]:
+    """What updates in order leave, which may leave out what did not change."""
+    there: dict[int, tuple[Any, ...]] = {}
+    for event in sorted(events, key=lambda one: one["at"]):
+        row = event["after"]
+        old = there.get(row["id"], (None, None))
+        there[row["id"]] = tuple(was if new == UNSENT else new for new, was in zip((row["v"], row["n"]), old, strict=True))
+    return there
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(("seed", "unknown"), [(1, "repair"), (2, "repair"), (3, "fail")])
+def test_values_that_were_not_sent_of_events_that_come_late_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, unknown: str
+) -> None:
+    monkeypatch.setattr(compaction, "TIER_LENGTH", 2)  # so that runs fold
+    randomly = random.Random(seed)  # noqa: S311 - the same log each time
+    first: list[Event] = [{"op": "c", "after": {"id": key, "v": "a", "n": key}, "at": key} for key in (1, 2, 3)]
+    rest: list[Event] = []
+    for place in range(10, 34):
+        values = {"v": randomly.choice(["b", "c", None, UNSENT, UNSENT]), "n": randomly.choice([5, 6, None, UNSENT, UNSENT])}
+        rest.append({"op": "u", "after": {"id": randomly.randint(1, 3), **values}, "at": place})
+    sent = [*rest, *randomly.sample(rest, 8)]
+    randomly.shuffle(sent)
+    pipeline, came = pipeline_over(tmp_path, order_by="at", unknown=unknown), list[Event]()
+    for number, events in enumerate([first, *cut(randomly, sent), *([first] if unknown == "repair" else [])]):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+        came += events
+        there = left_by(came)
+        assert current(pipeline) == there
+        numbers = [row[1] for row in there.values() if row[1] is not None]
+        assert [tuple(row) for row in pipeline.read("sums").collect()] == [(3, sum(numbers) if numbers else None)]
+
+
+@pytest.mark.sail
+def test_a_value_that_a_late_deletion_takes_away_is_refused(tmp_path: Path) -> None:
+    epochs: list[list[Event]] = [
+        [{"op": "c", "after": {"id": 1, "v": "a", "n": 1}, "at": 1}],
+        [{"op": "u", "after": {"id": 1, "v": UNSENT, "n": 2}, "at": 5}],
+        [{"op": "d", "before": {"id": 1}, "at": 3}],
+    ]
+    pipeline = pipeline_over(tmp_path, order_by="at")
+    for number, events in enumerate(epochs[:2]):
+        arrive(tmp_path, number, events)
+        pipeline.run_epoch()
+    assert {key: row[0] for key, row in current(pipeline).items()} == {1: "a"}
+    arrive(tmp_path, 2, epochs[2])
+    with pytest.raises(BadInputError, match="column v was not sent for the key 1, whose row is not there"):
+        pipeline.run_epoch()
+
+
+@pytest.mark.sail
+def test_late_values_that_were_not_sent_are_not_taken_where_unknown_keys_are_ignored(tmp_path: Path) -> None:
+    arrive(
+        tmp_path,
+        0,
+        [{"op": "u", "after": {"id": 1, "v": UNSENT, "n": 2}, "at": 5}, {"op": "c", "after": {"id": 1, "v": "a"}, "at": 1}],
+    )
+    with pytest.raises(BadInputError, match="while updates of unknown keys are ignored") as refused:
+        pipeline_over(tmp_path, order_by="at", unknown="ignore").run_epoch()
+    assert 'unknown="repair"' in refused.value.remedy
+    pipeline = pipeline_over(tmp_path, root="repaired", order_by="at", unknown="repair")
+    pipeline.run_epoch()
+    assert {key: row[0] for key, row in current(pipeline).items()} == {1: "a"}

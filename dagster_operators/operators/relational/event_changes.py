@@ -15,9 +15,22 @@ from typing_extensions import override
 
 from dagster_operators.errors import BadInputError
 from dagster_operators.graph.changes import CHANGE, DELETE, ENTRY, MOVE, OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
+from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Rows, StageContext, StateRuns
-from dagster_operators.operators.relational.to_changes import UNFILLED, UNSENT, ChangesOfRows, newest_in, shown_keys
+from dagster_operators.operators.relational.last_row import orderable
+from dagster_operators.operators.relational.ranking import OrderItem, first_rows
+from dagster_operators.operators.relational.to_changes import (
+    FIRST,
+    GONE,
+    SINCE,
+    UNFILLED,
+    UNSENT,
+    VERSION,
+    ChangesOfRows,
+    newest_in,
+    shown_keys,
+)
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -42,11 +55,27 @@ class ChangesOfEvents(ChangesOfRows):
         if inputs[0] is None:
             return None
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
-        version = 1 + max((newest_in(file) for file in state.files), default=0)
+        version = 1 + max((max(newest_in(file), -(file.low or 0)) for file in state.files), default=0)
         state.append(self._last_of_epoch(inputs[0], columns, version))
-        if all(file.low is not None and file.low >= 0 for file in state.files if file.fresh):
+        if all(file.low is not None and file.low >= 0 for file in state.files if file.fresh or self._may_be_late):
             return self._beside_state(state, columns)
         return self._again(state, _taken_apart(inputs[0]), columns, version)
+
+    @property
+    def _may_be_late(self) -> bool:
+        """Whether rows keep the places of values that their events did not send: events that come late may correct these."""
+        return self.logical.order is not None and self.logical.unknown != "ignore"
+
+    @override
+    def _more_columns(self, last: DataFrame) -> list[str]:
+        there = SINCE if SINCE in last.columns else f"CAST(NULL AS STRING) AS {SINCE}"
+        return [there] if self._may_be_late else []
+
+    @override
+    def _order_of_rows(self, rows: DataFrame) -> tuple[OrderItem, ...]:
+        place, gone, *others = super()._order_of_rows(rows)
+        corrected = OrderItem(f"IF({SINCE} IS NULL, 0L, abs({VERSION}))", descending=True, nulls_first=False)
+        return (place, gone, corrected, *others) if self._may_be_late else (place, gone, *others)
 
     @override
     def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
@@ -63,7 +92,8 @@ class ChangesOfEvents(ChangesOfRows):
             return f"IF({UNSENT} IS NOT NULL OR {_TRUNCATES}, -{version}L, {version}L)"
         told = f"concat('to_changes: the value of column ', {UNFILLED}, ' was not sent for the key ', {shown_keys(self.keys)})"
         failed = f"CAST(raise_error(concat({told}, ', whose row is not there')) AS BIGINT)"
-        return f"CASE WHEN {UNFILLED} IS NOT NULL AND {OPERATION} <> 'delete' THEN {failed} ELSE {version}L END"
+        done = f"IF({SINCE} IS NULL, {version}L, -{version}L)" if SINCE in last.columns else f"{version}L"
+        return f"CASE WHEN {UNFILLED} IS NOT NULL AND {OPERATION} <> 'delete' THEN {failed} ELSE {done} END"
 
     def _again(self, state: StateRuns, events: DataFrame, columns: Sequence[str], version: int) -> Rows:
         """What the events of this epoch change, by the rows there were."""
@@ -75,10 +105,70 @@ class ChangesOfEvents(ChangesOfRows):
             self._require_order(parts)
             return self._truncated(state, events, columns, cuts, names, version)
         new, old = state.read(lambda file: file.fresh), state.read_with_keys_of_fresh(self.keys)
+        if self.logical.order is not None:
+            return self._corrected(state, events, old, columns, version)
         there = None if old is None or new is None else self._there(with_keys_of(old, new, self.keys))
         state.drop(lambda file: file.fresh)
         state.append(self._last_of_epoch(self._filled(events, there, names), columns, version))
         return self._beside_state(state, columns)
+
+    def _corrected(
+        self, state: StateRuns, events: DataFrame, old: DataFrame | None, columns: Sequence[str], version: int
+    ) -> Rows:
+        """The changes where events may come late: each value is that of the last event that sent it, of all that came."""
+        if not self._may_be_late:
+            raise BadInputError(
+                "a value that was not sent, of an event that may come late, while updates of unknown keys are ignored",
+                operator=self.logical.name, remedy='write unknown="repair", or leave the column out of the schema',
+            )  # fmt: skip
+        state.drop(lambda file: file.fresh)
+        told = self._judged(events) if self.logical.unknown == "fail" else events
+        new = told.selectExpr(
+            *map(quoted, columns), PLACE, f"{OPERATION} = 'delete' AS {GONE}", UNSENT, f"CAST(NULL AS STRING) AS {SINCE}",
+            f"{version}L AS {VERSION}", *([FIRST] if FIRST in told.columns else []),
+        )  # fmt: skip
+        there = new.filter("false") if old is None else self._newest(with_keys_of(old, events, self.keys))
+        told_then = {UNSENT: f"CAST(NULL AS STRING) AS {UNSENT}", FIRST: f"CAST(NULL AS STRING) AS {FIRST}"}
+        beside = there.selectExpr(*(told_then.get(name) or quoted(name) for name in new.columns))
+        merged = self._merged(new.union(beside), columns)
+        state.append(self._last_of_epoch(merged, columns, version))
+        found = state.read(lambda file: file.fresh)
+        state.fold(self._newest)
+        return None if found is None else self._changes(found, there, columns, may_be_late=False)
+
+    def _merged(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """One row of each key, as an event that is complete."""
+        hexes = {name: told_column(name) for name in columns if name not in self.keys}
+        lacks = {name: f"coalesce(instr({UNSENT}, ' {told} ') > 0, false)" for name, told in hexes.items()}
+        known = {
+            name: f"CAST(nullif(regexp_extract({SINCE}, ' {told}:(-?[0-9]+)', 1), '') AS BIGINT)" for name, told in hexes.items()
+        }
+        asked = (f"coalesce(max({lacks[name]} OR {known[name]} IS NOT NULL), false)" for name in hexes)
+        found = rows.selectExpr(*asked).collect()[0]
+        names = [name for name, some in zip(hexes, found, strict=True) if some]
+        kinds, key = schema_of(rows).types, f"PARTITION BY {', '.join(map(quoted, self.keys))}"
+        place = {name: f"CASE WHEN {lacks[name]} THEN NULL ELSE coalesce({known[name]}, {PLACE}) END" for name in names}
+        last = (
+            f"first_value(struct({place[name]} AS p, {GONE} AS g, {quoted(name)} AS v)) OVER ({key} ORDER BY {place[name]} DESC "
+            f"NULLS LAST, {GONE} DESC, {orderable(quoted(name), kinds[name])} DESC NULLS LAST) AS {_FOUND}{hexes[name]}"
+            for name in names
+        )
+        first = [f"max({FIRST}) OVER ({key}) AS {FIRST}"] if FIRST in rows.columns else []
+        others = [quoted(name) for name in rows.columns if name != FIRST]
+        newest = first_rows(
+            rows.selectExpr(*others, *first, *last), list(map(quoted, self.keys)), self._order_of_rows(rows), None, 1
+        )
+        got = {name: f"{_FOUND}{hexes[name]}" for name in names}
+        values = (
+            f"IF({GONE}, {quoted(name)}, {got[name]}.v) AS {quoted(name)}" if name in got else quoted(name) for name in columns
+        )
+        since = ", ".join(f"IF({one}.p < {PLACE}, concat(' {hexes[name]}:', {one}.p), NULL)" for name, one in got.items())
+        none = " ".join(f"WHEN {one}.p IS NULL OR {one}.g THEN '{hexes[name]}'" for name, one in got.items())
+        unfilled = f"CASE WHEN {GONE} THEN NULL {none} END" if names else "CAST(NULL AS STRING)"
+        told = f"IF({GONE}, NULL, nullif(concat_ws('', {since}), ''))" if names else "CAST(NULL AS STRING)"
+        done = f"IF({GONE}, 'delete', 'upsert') AS {OPERATION}"
+        columns_of_state = f"{unfilled} AS {UNFILLED}", f"{told} AS {SINCE}", f"CAST(NULL AS STRING) AS {UNSENT}"
+        return newest.selectExpr(*values, done, PLACE, *columns_of_state, *([FIRST] if first else []))
 
     def _require_order(self, told: set[str]) -> None:
         """Refuse a truncation where it is not known which events are before it: no table would be right."""

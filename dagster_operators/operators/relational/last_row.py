@@ -20,7 +20,7 @@ def last_first(kinds: Mapping[str, DataType], gone: str) -> tuple[OrderItem, ...
         kinds: The columns that decide where the place does not, with their types.
         gone: SQL for whether a row is a deletion; not null.
     """
-    columns = (_orderable(quoted(name), kind) for name, kind in kinds.items())
+    columns = (orderable(quoted(name), kind) for name, kind in kinds.items())
     return tuple(OrderItem(text, descending=True, nulls_first=False) for text in (PLACE, gone, *columns))
 
 
@@ -39,11 +39,11 @@ def comes_before(kinds: Mapping[str, DataType], old: Mapping[str, str], gone: st
     h IS NOT NULL AND CASE WHEN NOT (__place <=> p) THEN ... WHEN NOT (`v` <=> w) THEN coalesce(`v` < w, `v` IS NULL) ELSE ...
     """
     pairs = [(PLACE, old_place), (gone, old_gone)]
-    pairs += [(_orderable(quoted(name), kind), _orderable(old[name], kind)) for name, kind in kinds.items()]
+    pairs += [(orderable(quoted(name), kind), orderable(old[name], kind)) for name, kind in kinds.items()]
     cases = " ".join(f"WHEN NOT ({ours} <=> {theirs}) THEN coalesce({ours} < {theirs}, {ours} IS NULL)" for ours, theirs in pairs)
     return f"{old_gone} IS NOT NULL AND CASE {cases} ELSE false END"
 
 
-def _orderable(value: str, kind: DataType) -> str:
+def orderable(value: str, kind: DataType) -> str:
     """A value as something that every engine compares; what has parts as text."""
     return value if kind.has_order and not kind.is_nested else f"to_json(named_struct('value', {value}))"

@@ -57,7 +57,9 @@ UNSENT: Final = "__unsent"
 """Of an event: the columns whose values it leaves out; null for none."""
 UNFILLED: Final = "__unfilled"
 """Of one whose values were looked up: a column of which none was found, by :func:`told_column`."""
-_FIRST: Final = "__first"
+SINCE: Final = "__since"
+"""Of a row with values that its event did not send, where events may come late: the places of those that they are of."""
+FIRST: Final = "__first"
 _BEFORE: Final = "__before"
 _LAST_TOLD: Final = "__told"
 _LEFT: Final = "__left"
@@ -244,9 +246,9 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             gone = DELETED if marked else logical.deleted
             operation = "'upsert'" if gone is None else f"CASE WHEN {gone} THEN 'delete' ELSE 'upsert' END"
             place = f"({logical.order})" if logical.order else "0L"
-        more = [name for name in (UNSENT, UNFILLED) if name in frame.columns]
+        more = [name for name in (UNSENT, UNFILLED, SINCE, FIRST) if name in frame.columns]
         rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}", *more)
-        if logical.unknown == "fail":
+        if logical.unknown == "fail" and FIRST not in rows.columns:
             rows = self._judged(rows)
         if self._ignores and not self._ignores_late:
             rows = self._known_within(rows, PLACE, f"{OPERATION} <> 'update'", f"{OPERATION} = 'delete'")
@@ -257,9 +259,14 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             *map(quoted, columns),
             f"coalesce({OPERATION} = 'delete', false) AS {GONE}",
             *([PLACE] if logical.order is not None else []),
-            *([_FIRST] if logical.unknown == "fail" else []),
+            *self._more_columns(last),
+            *([FIRST] if logical.unknown == "fail" else []),
             *([f"{OPERATION} = 'update' AS {_ONLY}" if self._ignores_late else _ONLY] if self._ignores else []),
         )
+
+    def _more_columns(self, last: DataFrame) -> list[str]:  # noqa: ARG002 - others look at the rows
+        """SQL for further columns of the state."""
+        return []
 
     @property
     def _together(self) -> list[str]:
@@ -299,19 +306,23 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
         key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
         in_order = f"{key} ORDER BY {PLACE}, {OPERATION} DESC"
-        first = f"first_value({OPERATION}) OVER ({in_order}) AS {_FIRST}"
+        first = f"first_value({OPERATION}) OVER ({in_order}) AS {FIRST}"
         before = rows.selectExpr("*", first, f"lag({OPERATION}) OVER ({in_order}) AS {_BEFORE}")
         after_delete = f"{_BEFORE} = 'delete' AND {OPERATION} IN ('update', 'delete')"
         wrong = f"({after_delete}) OR ({_BEFORE} <> 'delete' AND {OPERATION} = 'insert')"
         found = f"min(CASE WHEN {wrong} THEN concat('{_WITHIN}', {OPERATION}) END) OVER ({key})"
-        return before.selectExpr(*map(quoted, rows.columns), f"coalesce({found}, {_FIRST}) AS {_FIRST}")
+        return before.selectExpr(*map(quoted, rows.columns), f"coalesce({found}, {FIRST}) AS {FIRST}")
+
+    def _order_of_rows(self, rows: DataFrame) -> tuple[OrderItem, ...]:
+        """What rows of a key with an order are sorted by, the last first."""
+        return last_first(self._deciding(rows), GONE)
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         """The newest row of each key."""
         if self._ignores:
             order_of = PLACE if self._ignores_late else VERSION
             rows = self._known_within(rows, order_of, f"NOT {_ONLY}", f"NOT {_ONLY} AND {GONE}")
-        ordered = last_first(self._deciding(rows), GONE) if self.logical.order is not None else ()
+        ordered = self._order_of_rows(rows) if self.logical.order is not None else ()
         order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
 
@@ -329,15 +340,22 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
         """The columns that decide between rows of a key that have the same place, with their types."""
-        others = {*self.keys, *ENTRY, VERSION, GONE, UNSENT, _FIRST, _ONLY}
+        others = {*self.keys, *ENTRY, VERSION, GONE, UNSENT, SINCE, FIRST, _ONLY}
         return {name: kind for name, kind in schema_of(rows).types.items() if name not in others}
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The newest rows of the keys that are not gone."""
         return self._newest(rows).filter(f"NOT {GONE} AND NOT {_ONLY}" if self._ignores else f"NOT {GONE}")
 
-    def _changes(self, new: DataFrame, old: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """What the new rows change, beside the old rows of their keys."""
+    def _changes(self, new: DataFrame, old: DataFrame, columns: Sequence[str], *, may_be_late: bool = True) -> DataFrame:
+        """What the new rows change, beside the old rows of their keys.
+
+        Args:
+            new: The new rows.
+            old: The old ones.
+            columns: The columns of a row.
+            may_be_late: Whether a new row may come before the old one of its key, where rows have an order.
+        """
         from pyspark.sql import functions as F
 
         ordered = self.logical.order is not None
@@ -351,7 +369,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         there = f"coalesce(NOT {_OLD_GONE}, false)"
         stale = (
             f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})"
-            if ordered and not self._ignores_late
+            if ordered and may_be_late and not self._ignores_late
             else ""
         )
         unknown = f" OR ({_ONLY} AND NOT {there})" if self._ignores else ""
@@ -387,12 +405,12 @@ def shown_keys(keys: Sequence[str]) -> str:
 
 
 def _unexpected(there: str) -> str:
-    of_state = f"(NOT {there} AND {_FIRST} IN ('update', 'delete')) OR ({there} AND {_FIRST} = 'insert')"
-    return f"startswith({_FIRST}, '{_WITHIN}') OR {of_state}"
+    of_state = f"(NOT {there} AND {FIRST} IN ('update', 'delete')) OR ({there} AND {FIRST} = 'insert')"
+    return f"startswith({FIRST}, '{_WITHIN}') OR {of_state}"
 
 
 def _told(keys: Sequence[str]) -> str:
     """SQL for what is wrong with a row whose key is there and should not be, or the other way round."""
-    operation = f"replace({_FIRST}, '{_WITHIN}', '')"
+    operation = f"replace({FIRST}, '{_WITHIN}', '')"
     there = f"CASE WHEN {operation} = 'insert' THEN ', which is there' ELSE ', which is not there' END"
     return f"concat('to_changes: a row of the operation ', {operation}, ' has the key ', {shown_keys(keys)}, {there})"

@@ -6,12 +6,15 @@ before or what it should after, never anything else; and in the end every epoch 
 
 from __future__ import annotations
 
+import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -26,7 +29,9 @@ from dagster_operators.transactions.rollback import roll_back
 from tests.transactions.flow import TABLES, Flow, leftovers, read_numbers
 
 CLEAN: Final = "tables/clean"
-KINDS: Final = (*["epoch"] * 3, *["rollback"] * 2, "reset", "clean", "compact", "fold", "foreign", "ours", "theirs")
+KINDS: Final = (
+    *["epoch"] * 3, *["rollback"] * 2, *["older"] * 2, "reset", "clean", "compact", "fold", "foreign", "ours", "theirs", "clock",
+)  # fmt: skip
 """What may be done; some of it more often."""
 
 
@@ -88,7 +93,8 @@ class Step:
 
     Attributes:
         kind: What.
-        place: Which epoch it is about, as a part of those that there are.
+        place: Which epoch it is about, as a part of those there are; for ``older``, which of the kept ledgers; for ``clock``,
+            how far the process's clock is put forward or back, up to ten days.
         fault: The failpoint at which the process dies, counted from 1; with a minus sign, after which the effect is told to have
             failed; 0 for none.
     """
@@ -105,6 +111,9 @@ class History:
     root: Path
     model: Model = field(default_factory=Model)
     steps: int = 0
+    kept: list[tuple[Path, Model]] = field(default_factory=list)
+    clock: float = 0.0
+    older: bool = False
 
     def run(self, steps: list[Step]) -> None:
         """Do all steps, then bring it to an end."""
@@ -117,14 +126,32 @@ class History:
         with self.opened() as run:
             run.open(owner())
             run.settle()
-            assert leftovers(run) == [], "files of no epoch are left"
             for number, content in enumerate(self.model.epochs, start=1):
                 if number >= self.model.horizon:
                     assert self.content(run, number) == content, f"epoch {number} cannot be read as it was"
+            if self.older:  # what epochs wrote that this ledger does not know goes with what their tables no longer need
+                run.clean(len(self.model.epochs))
+            left = [name for name in leftovers(run) if not (self.older and self._is_ahead(name))]
+            assert left == [], "files of no epoch are left"
+
+    def _is_ahead(self, name: str) -> bool:
+        """Whether a manifest is of an epoch that an older ledger has not come to again; it goes with that epoch."""
+        folder, _, epoch = name.partition("/e")
+        return folder == "manifests" and int(epoch) > len(self.model.epochs)
 
     def step(self, step: Step) -> None:
-        """Do one step, and look what came of it."""
+        """Do one step, and look what came of it; the clock of the process stands where the last ``clock`` put it."""
         self.steps += 1
+        if step.kind == "clock":
+            self.clock = (2 * step.place - 1) * 10 * 86_400
+        with patch("time.time", _clock(self.clock)):
+            if step.kind == "older":
+                self._put_older_ledger(step)
+            elif step.kind != "clock":
+                self._do(step)
+            self._keep_ledger()
+
+    def _do(self, step: Step) -> None:
         before, epoch = self.model, self._epoch(step)
         after = self._compacted() if step.kind == "compact" else _AFTER[step.kind](before, epoch)
         if step.kind == "foreign":
@@ -149,6 +176,65 @@ class History:
             self.model = after
         else:
             assert (found, last) == (before.last, len(before.epochs)), f"{step}: {found} instead of {before.last}"
+
+    def _keep_ledger(self) -> None:
+        """Keep a copy of the ledger, as a backup does, with what it stands for."""
+        if self.model.epochs and not self.model.foreign:
+            copy = self.root.parent / f"ledger{len(self.kept)}"
+            shutil.copytree(self.root / "ledger", copy)
+            self.kept.append((copy, self.model))
+
+    def _put_older_ledger(self, step: Step) -> None:
+        """Put an earlier copy of the ledger in its place, and follow the error to its end.
+
+        Either the tables are put back to what that ledger knows, or, where files of then are gone, the newer one comes back.
+        """
+        if not self.kept or self.model.foreign:
+            return
+        copy, then = self.kept[int(step.place * len(self.kept))]
+        newer, now = self.root.parent / "newer", self.model
+        shutil.move(self.root / "ledger", newer)
+        shutil.copytree(copy, self.root / "ledger")
+        if self._repaired(step.fault) or self._repaired(0):
+            self.model, self.older = then, True
+        else:
+            shutil.rmtree(self.root / "ledger")
+            shutil.copytree(newer, self.root / "ledger")
+            assert self._repaired(0), "neither the older ledger nor the newer one can be gone on with"
+            self.model = now
+        shutil.rmtree(newer)
+        with self.opened() as run:
+            horizon = max(run.view().horizon, now.horizon, then.horizon)
+        self.model = replace(self.model, horizon=horizon, accepted=(), shown=self.model.now)
+        found, last = self.found()
+        assert (found, last) == (self.model.last, len(self.model.epochs)), f"{step}: {found} instead of {self.model.last}"
+
+    def _repaired(self, fault: int) -> bool:
+        """Whether all tables are as the ledger says, or can be put back so; no epoch runs until they are."""
+        with self.opened() as run, _faulty(fault):
+            try:
+                run.open(owner())
+                run.settle()
+                if not run.wrong_tables():
+                    return True
+            except (DiedError, OperatorsError):
+                pass
+        with self.opened() as run:
+            if run.wrong_tables():
+                try:
+                    Flow(run).epoch(owner())
+                except OperatorsError:
+                    pass
+                else:
+                    raise AssertionError("an epoch ran although tables are not as the ledger says")
+        with self.opened() as run, _faulty(fault):
+            try:
+                run.open(owner())
+                run.repair_all("ours")
+                run.settle()
+            except (DiedError, OperatorsError):
+                return False
+            return not run.wrong_tables()
 
     def _settled(self, step: Step) -> bool:
         """Whether a repair or cleaning that failed had taken place."""
@@ -199,6 +285,12 @@ class History:
     def _write_foreign(self) -> None:
         if self.model.epochs:
             write_deltalake(self.root / CLEAN, pa.table({"n": pa.array([7], pa.int64())}), mode="append")
+
+
+def _clock(ahead: float) -> Callable[[], float]:
+    """What ``time.time`` is by a clock that is this many seconds ahead."""
+    real = time.time
+    return lambda: real() + ahead
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_kind import reads_like_spark
 
 if TYPE_CHECKING:
@@ -18,8 +19,20 @@ if TYPE_CHECKING:
 
 
 def reader_paths(session: SparkSession, uris: Sequence[str]) -> list[str]:
-    """URIs of files, taken literally, as the session's readers take them."""
-    return [glob_escaped(uri) for uri in uris] if reads_like_spark(session) else [percent_encoded(uri) for uri in uris]
+    """URIs of files, taken literally, as the session's readers take them.
+
+    Raises:
+        BadInputError: Spark takes a name for a scheme.
+    """
+    if not reads_like_spark(session):
+        return [percent_encoded(uri) for uri in uris]
+    for uri in uris:
+        if uri.startswith("file:") and ":" in uri.rpartition("/")[2]:
+            raise BadInputError(
+                "Spark reads no file with a colon in its name", file=re.sub("^file:/+", "/", uri),
+                remedy="give it another name, or run on Sail",
+            )  # fmt: skip
+    return [glob_escaped(uri) for uri in uris]
 
 
 def glob_escaped(uri: str) -> str:

@@ -365,7 +365,7 @@ class FileSource(Connector):
         columns = Schema.from_json(schema_json).types
         if kind == "parquet":
             self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
-        elif self._text(kind).has_header:
+        elif self._text(kind).is_looked_into:
             self._each(files, lambda file: self._text(kind).verify(self._location, file, columns))
 
     @override

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 from dagster_operators.connectors.rejects import split_rejects
+from dagster_operators.connectors.text_format import OF_NO_ENCODING, SAY_WHICH
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _NAMES_FILES = "FAILED_READ_FILE"
 _VANISHED = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|No such file|Object at location", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"Permission denied|AccessDenied|Connection|timed? ?out|SlowDown", re.IGNORECASE)
 F = TypeVar("F")
+_NO_ENCODING = re.compile(rf"{OF_NO_ENCODING} \S+ \([^()\n]*\)")
 _COLUMN = re.compile(r"column (.+?) is no ")
 _SHOWN = 500
 SET_ASIDE: Final = 'correct the file, or set such records aside with corrupt="reject"'
@@ -73,6 +75,8 @@ def _explained(
             "an input file cannot be read", file=path, remedy="check that the engine can reach and read it, then run again"
         )
     reject = _attempt(functools.partial(_first_reject, rejects, file)) if rejects else None
+    if encoding := _NO_ENCODING.search(text):
+        return BadInputError(encoding[0], file=path, remedy=SAY_WHICH)
     if reject is None or isinstance(reject, Exception):
         problem = "an input file is truncated, or not of the format and schema it is read with"
         return BadInputError(problem, file=path, remedy="correct or remove the file")

@@ -25,6 +25,9 @@ CORRUPT_REASON: Final = "_corrupt_reason"
 INCOMPLETE: Final = "not a complete record of the schema"
 """The reason where no single column is to blame."""
 
+NO_UTF8: Final = "bytes that are no UTF-8; of files in another encoding say which, as in options={'encoding': 'ISO-8859-1'}"
+"""The reason where a record cannot be decoded."""
+
 UNTIMED: Final = "the event time is null"
 """The reason where a row says no time."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
@@ -37,7 +39,12 @@ timestampformat timestampntzformat timezone unescapedquotehandling usefasttimest
 _KNOWN = frozenset(_NAMES.split())
 """The options of Spark's readers of text, in lower case."""
 
+OF_NO_ENCODING: Final = "an input file is no text of the encoding"
+SAY_WHICH: Final = "write it again in that encoding, or say which it has, such as options={'encoding': 'ISO-8859-1'}"
+
 _BLOCK = 1 << 20
+DECIMAL: Final = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+"""A decimal as text, by Spark's rules but that a comma is no sign to be left out."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,20 @@ class TextFormat:
         """The value of an option by any of its names, in any case."""
         given = {name.lower(): value for name, value in self.options}
         return next((given[name.lower()] for name in names if name.lower() in given), default)
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of files, in lower case.
+
+        >>> TextFormat("csv").encoding, TextFormat("csv", (("encoding", "ISO-8859-1"),)).encoding
+        ('utf-8', 'iso-8859-1')
+        """
+        return self.option("encoding", "charset", default="utf-8").lower()
+
+    @property
+    def is_utf8(self) -> bool:
+        """Files are in UTF-8, as they are unless something else is said."""
+        return self.encoding.replace("-", "").replace("_", "") == "utf8"
 
     @property
     def has_header(self) -> bool:
@@ -122,6 +143,21 @@ class TextFormat:
                 last = block[-1:]
         return max(lines + (last != b"\n") - self.has_header, 0)
 
+    @property
+    def is_wide(self) -> bool:
+        """Characters have more bytes than one, so that lines cannot be found by theirs."""
+        return self.encoding.replace("-", "").replace("_", "").startswith(("utf16", "utf32"))
+
+    @property
+    def has_several_lines(self) -> bool:
+        """A record may go on in the next line, on Spark."""
+        return self.option("multiLine", default="false").lower() == "true"
+
+    @property
+    def is_looked_into(self) -> bool:
+        """A file's first line tells something: its columns, or by how its characters begin in what order their bytes are."""
+        return self.has_header or self.is_wide
+
     def verify(self, location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
         """Look whether a CSV file's header has all columns.
 
@@ -129,6 +165,8 @@ class TextFormat:
             BadInputError: A column is not there.
         """
         if not self.has_header:
+            with decoded_lines(location, file, self) as lines:
+                next(lines, None)
             return
         found = {name.lower() for name in self.header(location, file)}
         for column in columns:
@@ -148,10 +186,15 @@ def readable(location: FileLocation, file: SourceFile) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise BadInputError(
-            f"an input file is no text of the encoding {error.encoding} ({error.reason} at byte {error.start})",
+            f"{OF_NO_ENCODING} {error.encoding} ({error.reason} at byte {error.start})",
             file=location.full_path(file),
-            remedy="write it again in that encoding, or say which it has, such as options={'encoding': 'ISO-8859-1'}",
+            remedy=SAY_WHICH,
         ) from error
+    except UnicodeError as error:
+        raise BadInputError(
+            f"{OF_NO_ENCODING} that is said ({error})", file=location.full_path(file),
+            remedy="say in what order the bytes of a character are, such as options={'encoding': 'UTF-16LE'}",
+        ) from error  # fmt: skip
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise BadInputError(
             f"an input file is truncated or unreadable ({error})", file=location.full_path(file),
@@ -162,7 +205,25 @@ def readable(location: FileLocation, file: SourceFile) -> Iterator[None]:
 @contextmanager
 def decoded_lines(location: FileLocation, file: SourceFile, text: TextFormat) -> Iterator[Iterator[str]]:
     """The lines of a text file, decompressed and decoded, with their line ends."""
-    encoding = text.option("encoding", "charset", default="utf-8").lower()
-    utf8 = encoding.replace("-", "").replace("_", "") == "utf8"
+    check_encoding(text)
+    encoding = "utf-8-sig" if text.is_utf8 else text.encoding
     with readable(location, file), location.opened(file, decompress=True) as stream:
-        yield io.TextIOWrapper(stream, encoding="utf-8-sig" if utf8 else encoding, newline="")
+        lines = iter(io.TextIOWrapper(stream, encoding=encoding, newline=""))
+        first = next(lines, "").removeprefix("\ufeff")  # it is left there where the encoding says the order of bytes
+        yield itertools.chain([first] if first else [], lines)
+
+
+def check_encoding(text: TextFormat) -> None:
+    """Refuse an encoding that Python does not know.
+
+    Raises:
+        PipelineError: It does not.
+    """
+    try:
+        codecs.lookup(text.encoding)
+    except LookupError:
+        raise PipelineError(
+            f"there is no encoding {text.encoding!r}",
+            option="encoding",
+            remedy="say one such as 'UTF-8', 'ISO-8859-1' or 'cp1252'",
+        ) from None

@@ -1,30 +1,22 @@
-"""CSV and JSON-lines files as DataFrames, in which no record and no value gets lost without a trace.
-
-Spark's readers parse only the columns a query asks for, so that whether a record counts as corrupt would depend on the query.
-A condition that is always true but mentions every column keeps them all, so that it does not. Nor do they parse the rest of a
-record once a condition of the query does not hold; so that condition counts rows, too, and Spark takes no other one past it.
-"""
+"""CSV and JSON-lines files as DataFrames, in which no record and no value gets lost without a trace."""
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import OnCorrupt
-from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.places import in_order_of_files, places_of_text, with_metadata
-from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
-from dagster_operators.connectors.sql_text import literal
-from dagster_operators.connectors.text_format import TextFormat
+from dagster_operators.connectors.places import in_order_of_files
+from dagster_operators.connectors.spark_lines import has_odd_lines
+from dagster_operators.connectors.spark_text import read_text
+from dagster_operators.connectors.text_format import TextFormat, check_encoding
 from dagster_operators.connectors.text_salvage import read_salvaging, read_strictly, refuse_unknown
+from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.operators.engine_kind import reads_like_spark
-from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
-from dagster_operators.types.data_type import Field, Plain
-from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -58,13 +50,11 @@ class TextReader:
 
         CSV columns are matched by the header's names, so files may order them differently and have more of them.
         """
-        if not reads_like_spark(session):
+        if self._is_read_here(session, files, schema_json):
             read = read_salvaging if corrupt == "reject" else read_strictly
             return read(session, self.location, self.text, files, schema_json, places=places)
-        parts = [
-            self._read_alike(session, alike, columns, schema_json, corrupt, places=places)
-            for columns, alike in self._layouts(files, schema_json)
-        ]
+        read = functools.partial(self._read_alike, session, schema_json=schema_json, corrupt=corrupt, places=places)
+        parts = [read(alike, columns) for columns, alike in self._layouts(files, schema_json)]
         rows = functools.reduce(lambda left, right: left.union(right), parts)
         return in_order_of_files(rows, self.location.file_uris(files)) if places else rows
 
@@ -87,79 +77,47 @@ class TextReader:
         *,
         places: bool,
     ) -> DataFrame:
-        fields = _file_fields(columns, schema_json)
-        if corrupt == "reject":
-            fields.append(_string_field(CORRUPT_RECORD))
-        options = dict(self.text.options)
-        if self.text.name == "csv":
-            options = {"escape": self.text.option("escape", default=self.text.option("quote", default='"'))} | options
-            options |= {"header": str(self.text.has_header).lower(), "columnPruning": "false"}
-        frame = (
-            session.read.format(self.text.name)
-            .schema(struct(Schema(tuple(fields)).to_json()))
-            .options(**options)
-            .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
-            .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
-            .load(reader_paths(session, self.location.file_uris(files)))
-        )
-        frame, metadata = with_metadata(frame)
-        frame = frame.where(f"{_all_columns_matter([field.name for field in fields])} AND monotonically_increasing_id() >= 0")
-        at = places_of_text(metadata) if places else ()
-        declared = [quoted(name) for name in Schema.from_json(schema_json).names]
-        if corrupt == "fail":
-            return frame.selectExpr(*declared, *at)
-        reason = self._reason([field.name for field in fields[:-1]], schema_json)
-        # The path is a URI: decoded, it is the name people know the file by.
-        file = f"regexp_replace(try_url_decode(replace({metadata}.file_path, '+', '%2B')), '^file:/+', '/')"
-        located = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {file} END AS {CORRUPT_FILE}"
-        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}", *at)
+        return read_text(
+            session, self.location, self.text, files, columns=columns, schema_json=schema_json, corrupt=corrupt, places=places
+        )  # fmt: skip
 
-    def _reason(self, columns: Sequence[str], schema_json: str) -> str:
-        """SQL for what is wrong with a corrupt record: the columns whose text is there and whose value is not."""
-        raw = literal(", ".join(f"{quoted(name)} string" for name in columns))
-        options = {name: value for name, value in self.text.options if name.lower() not in {"header", "encoding", "charset"}}
-        if self.text.name == "csv":
-            options = {"escape": self.text.option("escape", default=self.text.option("quote", default='"'))} | options
-        listed = ", ".join(literal(text) for pair in ({"mode": "PERMISSIVE"} | options).items() for text in pair)
-        parsed = f"from_{self.text.name}({CORRUPT_RECORD}, {raw}, map({listed}))"
-        wrong = [
-            f"CASE WHEN {parsed}.{quoted(name)} IS NOT NULL AND {quoted(name)} IS NULL THEN "
-            f"concat({literal(f'column {name} is no {kind.shown}: ')}, {parsed}.{quoted(name)}) END"
-            for name, kind in Schema.from_json(schema_json).types.items()
-        ]
-        found = f"concat_ws('; ', {', '.join(wrong)})"
-        return f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN coalesce(nullif({found}, ''), {literal(INCOMPLETE)}) END"
+    def _is_read_here(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str) -> bool:
+        """Whether the package itself has to cut files into records: on Sail, and where Spark would lose some of a line.
+
+        Raises:
+            BadInputError: It would, and there are options that Spark alone knows.
+        """
+        if not reads_like_spark(session):
+            return True
+        if self.text.name != "json" or self.text.has_several_lines or self.text.is_wide:
+            return False
+        if not has_odd_lines(session, self.location, self.text, files, Schema.from_json(schema_json)):
+            return False
+        try:
+            refuse_unknown(self.text)
+        except PipelineError as error:
+            raise BadInputError(
+                "a line is more than one object, or has a text that Spark takes for another value than it is",
+                file=self.location.full_path(files[0]) if len(files) == 1 else self.location.path,
+                remedy=f"correct the file, or leave out the option {error.where['option']!r}: then such a line is corrupt",
+            ) from error
+        return True
 
 
 def check_options(session: SparkSession, text: TextFormat) -> None:
-    """Refuse options of Spark's readers that are not known where the session's readers are not Spark's.
+    """Refuse options that the session's readers do not know, or do not read right.
 
     Raises:
         PipelineError: There is one.
     """
     if not reads_like_spark(session):
         refuse_unknown(text)
-
-
-def _file_fields(columns: Sequence[str], schema_json: str) -> list[Field]:
-    """The fields of a file in its own order: the declared ones as declared, others as strings that nobody reads."""
-    declared = {field.name.lower(): replace(field, nullable=True) for field in Schema.from_json(schema_json)}
-    return [declared.get(name.lower(), _string_field(f"__do_unread_{place}")) for place, name in enumerate(columns)]
-
-
-def _string_field(name: str) -> Field:
-    return Field(name, Plain("string"))
-
-
-def _all_columns_matter(names: Iterable[str]) -> str:
-    return f"{_sum([f'int({quoted(name)} IS NULL)' for name in names])} >= 0"
-
-
-def _sum(terms: Sequence[str]) -> str:
-    """A sum in brackets by halves: thousands of terms in one row are too deep for an engine.
-
-    >>> _sum(["a", "b", "c"])
-    '(a + (b + c))'
-    """
-    half = len(terms) // 2
-    return terms[0] if len(terms) == 1 else f"({_sum(terms[:half])} + {_sum(terms[half:])})"
+        check_encoding(text)
+        return
+    if text.has_header:
+        check_encoding(text)
+    if text.name == "json" and text.is_wide and not text.has_several_lines:
+        raise PipelineError(
+            f"Spark reads no JSON lines in {text.encoding.upper()}", option="encoding",
+            remedy="write the files in UTF-8, and leave the option out; or run on Sail",
+        )  # fmt: skip

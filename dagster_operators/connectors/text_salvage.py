@@ -10,21 +10,18 @@ import csv
 import functools
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed does not have it
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.connectors.json_records import FLOATS, NOT_READ, json_records
 from dagster_operators.connectors.places import PLACES_DDL, places_of
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
-from dagster_operators.connectors.sql_text import digits, literal
-from dagster_operators.connectors.text_format import TextFormat, decoded_lines
+from dagster_operators.connectors.sql_text import literal, without_exponent
+from dagster_operators.connectors.text_format import DECIMAL, TextFormat, decoded_lines
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.places import PLACES
 from dagster_operators.storage.location import FileLocation, SourceFile
-from dagster_operators.types.data_type import Array, DataType, Map, Plain, Struct
+from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.data_type import Decimal as DecimalType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -39,18 +36,11 @@ _RAW = "_record"
 _FILE = "_file"
 _WHOLE = "_is_whole"
 _SOUND = "_is_sound"
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|true|false")
-_NOT_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "INF", "+INF", "-INF"})
+_FLOAT = "^-?Inf$|^ *[+-]?(NaN|Infinity|([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[dDfF]?) *$"
+"""A floating-point number in CSV, as Java reads it."""
+_DATED = "^[0-9]{4}(-|$)"
+_UNZONED = "^[0-9]{4}(-[0-9]+(-[0-9]+([T ][0-9:.]*)?)?)?$"
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_SPACE = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
-_NOT_READ = " (not read)"
-"""Behind a nested value that the engine would read otherwise than Spark."""
-_FIRST_SECOND = -62_135_596_800
-"""The beginning of the year 1."""
-_LAST_SECOND = 250_000_000_000
-"""Beyond it, in the year 9892, no time of an event lies: such a number counts milliseconds."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONS = frozenset({
     "charset", "comment", "delimiter", "encoding", "escape", "header", "inferschema", "multiline", "nullvalue", "quote", "sep",
 })  # fmt: skip
@@ -153,10 +143,8 @@ def _any(terms: Sequence[str]) -> str:
 
 def _casts(text: TextFormat, types: Mapping[str, DataType]) -> list[str]:
     """SQL for the value of each column from its text; null if the text is no such value."""
-    base64 = Plain("binary") if text.name == "json" else None
-    return [
-        _bytes_of(f"c{place}") if kind == base64 else _strict_cast(f"c{place}", kind) for place, kind in enumerate(types.values())
-    ]
+    strictly = _strict_cast if text.name == "json" else _csv_cast
+    return [strictly(f"c{place}", kind) for place, kind in enumerate(types.values())]
 
 
 def cast_of(column: str, kind: DataType) -> str:
@@ -168,20 +156,36 @@ def cast_of(column: str, kind: DataType) -> str:
 
 def _strict_cast(column: str, kind: DataType) -> str:
     """As :func:`cast_of`, and null also where Spark's readers are stricter than its casts."""
-    if kind.is_whole_number:
-        return f"CASE WHEN {column} RLIKE '^[+-]?[0-9]+$' THEN try_cast({column} AS {kind}) END"
-    if kind == Plain("boolean"):
-        return f"CASE WHEN lower({column}) IN ('true', 'false') THEN try_cast({column} AS {kind}) END"
+    if kind == Plain("binary"):
+        return f"CASE WHEN {column} RLIKE {literal(_BASE64)} THEN unbase64({column}) END"
+    condition = _is_read(column, kind)
+    return f"CASE WHEN {condition} THEN {cast_of(column, kind)} END" if condition else cast_of(column, kind)
+
+
+def _is_read(column: str, kind: DataType) -> str:
+    """SQL for whether Spark's readers look at a text as a value of a type at all; nothing if they do at any."""
+    trimmed = f"trim({column})" if kind.is_timestamp or kind == Plain("date") else column
     if kind.is_nested:
-        return f"CASE WHEN NOT endswith({column}, {literal(_NOT_READ)}) THEN {cast_of(column, kind)} END"
-    if kind == Plain("date") or kind.is_timestamp:  # a longer year makes Sail fail, and a time alone would be today's
-        return f"CASE WHEN trim({column}) RLIKE '^[0-9]{{4}}(-|$)' THEN {cast_of(column, kind)} END"
-    return cast_of(column, kind)
+        return f"NOT endswith({column}, {literal(NOT_READ)})"
+    if kind == Plain("boolean"):
+        return f"lower({column}) IN ('true', 'false')"
+    if kind.is_whole_number:
+        pattern = "^[+-]?[0-9]+$"
+    elif isinstance(kind, DecimalType):
+        pattern = DECIMAL
+    elif trimmed != column:  # a longer year makes Sail fail, and a time alone would be today's
+        pattern = _UNZONED if kind == Plain("timestamp_ntz") else _DATED
+    else:
+        return ""
+    return f"{trimmed} RLIKE {literal(pattern)}"
 
 
-def _bytes_of(column: str) -> str:
-    """SQL for bytes from Base64; null if the text is none."""
-    return f"CASE WHEN {column} RLIKE {literal(_BASE64)} THEN unbase64({column}) END"
+def _csv_cast(column: str, kind: DataType) -> str:
+    """The same of CSV, which has numbers as Java reads them, and bytes as text."""
+    if kind in FLOATS:
+        number = f"regexp_replace(trim({column}), '([0-9.])[dDfF]$', '$1')"
+        return f"CASE WHEN {column} RLIKE {literal(_FLOAT)} THEN {cast_of(number, kind)} END"
+    return cast_of(column, kind) if kind == Plain("binary") else _strict_cast(column, kind)
 
 
 def _cut_files(
@@ -209,7 +213,7 @@ def _cut_file(
 ) -> Iterator[tuple[Any, ...]]:
     path = location.full_path(file)
     with decoded_lines(location, file, text) as lines:
-        records = _csv_records(text, lines, tuple(types)) if text.name == "csv" else _json_records(lines, types)
+        records = _csv_records(text, lines, types) if text.name == "csv" else json_records(lines, types)
         for values, raw, whole in records:
             yield (*values, raw, path, whole)
 
@@ -243,8 +247,11 @@ class _Lines:
         return self.taken()
 
 
-def _csv_records(text: TextFormat, lines: Iterable[str], columns: Sequence[str]) -> Iterator[tuple[list[str | None], str, bool]]:
-    read = _Lines(lines)
+def _csv_records(
+    text: TextFormat, lines: Iterable[str], types: Mapping[str, DataType]
+) -> Iterator[tuple[list[str | None], str, bool]]:
+    read, columns = _Lines(lines), tuple(types)
+    decimals = [place for place, kind in enumerate(types.values()) if isinstance(kind, DecimalType)]
     header = [name.lower() for name in (next(text.records(read)) if text.has_header else columns)]
     read.taken()
     places = [header.index(column.lower()) for column in columns]
@@ -260,106 +267,6 @@ def _csv_records(text: TextFormat, lines: Iterable[str], columns: Sequence[str])
         if record is None:
             return
         values = [record[place] if place < len(record) and record[place] != null else None for place in places]
+        for place in decimals:
+            values[place] = without_exponent(values[place])
         yield values, read.taken(), len(record) == len(header)
-
-
-def _json_records(lines: Iterable[str], types: Mapping[str, DataType]) -> Iterator[tuple[list[str | None], str, bool]]:
-    for line in lines:
-        raw = line.rstrip("\r\n")
-        if not raw.strip():
-            continue
-        try:
-            values = _json_values(raw, types)
-        except (RecursionError, UnicodeEncodeError):  # nested more deeply than anybody reads, or half a character
-            values = None
-        yield values or [None] * len(types), raw, values is not None
-
-
-def _json_values(raw: str, types: Mapping[str, DataType]) -> list[str | None] | None:
-    """The values of a record as text; None if it is no record."""
-    try:
-        record = json.loads(raw, parse_float=Decimal)
-    except (ValueError, ArithmeticError):  # an exponent can be beyond any number
-        return None
-    if not isinstance(record, dict):
-        return None
-    texts = _as_written(raw) if any(_keeps_text(record.get(column), kind) for column, kind in types.items()) else {}
-    values = [_json_text(record.get(column), kind, texts.get(column)) for column, kind in types.items()]
-    if "\\u" in raw:
-        "".join(value or "" for value in values).encode()
-    return values
-
-
-def _keeps_text(value: Any, kind: DataType) -> bool:
-    """Whether Spark takes the very text of a value that is no text: what is nested, or any for a column of text."""
-    return value is not None and not isinstance(value, str) and (kind.is_nested or kind == Plain("string"))
-
-
-def _as_written(raw: str) -> dict[str, str]:
-    """The values of a JSON object, each as it is written.
-
-    >>> _as_written('{"a": {"x": [1,  2]}, "b" : 1.50}')
-    {'a': '{"x": [1,  2]}', 'b': '1.50'}
-    """
-    found: dict[str, str] = {}
-    place = raw.find('"') + 1
-    while place:
-        key, place = scanstring(raw, place)
-        begin = _SPACE.match(raw, raw.index(":", place) + 1).end()  # type: ignore[union-attr]  # it matches nothing, too
-        place = _DECODER.raw_decode(raw, begin)[1]
-        found[key] = raw[begin:place]
-        place = raw.find('"', place) + 1
-    return found
-
-
-def _json_text(value: Any, kind: DataType, text: str | None) -> str | None:
-    """A value as text; where Spark does not take it for the type, as a text that no engine takes for one either."""
-    if value is None:
-        return None
-    if kind.is_timestamp and type(value) is int and _FIRST_SECOND <= value < _LAST_SECOND:
-        return (_EPOCH + timedelta(seconds=value)).isoformat()
-    written = value if isinstance(value, str) else text or (digits(value) if isinstance(value, Decimal) else _json(value))
-    if kind.is_nested:
-        return written if _is_taken_within(value, kind) else written + _NOT_READ
-    if _is_taken(value, kind):
-        return written
-    if isinstance(value, str):
-        return _json(value) if _NUMBER.fullmatch(value.strip()) else written
-    return f"{written} (no text)" if kind in (Plain("date"), Plain("binary")) or kind.is_timestamp else written
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=float, ensure_ascii=False, separators=(",", ":"))
-
-
-def _is_taken_within(value: Any, kind: DataType) -> bool:
-    """Whether Spark takes a nested value for a type, and the engine reads it as exactly: Sail's from_json goes by doubles.
-
-    >>> from dagster_operators.types.data_type import Field
-    >>> exact = Struct((Field("d", DecimalType(30, 10)),))
-    >>> [_is_taken_within({"d": Decimal(d)}, exact) for d in ("0.5", "12345678901234567.0123456789")]
-    [True, False]
-    """
-    match value, kind:
-        case None, _:
-            return True
-        case dict(), Struct(fields):
-            return all(_is_taken_within(value.get(part.name), part.type) for part in fields)
-        case dict(), Map(_, within):
-            return all(_is_taken_within(one, within) for one in value.values())
-        case list(), Array(within):
-            return all(_is_taken_within(one, within) for one in value)
-        case int() | Decimal(), DecimalType():
-            return value is not True and value is not False and Decimal(repr(float(Decimal(value)))) == value
-    return not kind.is_nested and kind != Plain("binary") and _is_taken(value, kind)
-
-
-def _is_taken(value: Any, kind: DataType) -> bool:
-    """Whether Spark takes a value of JSON for a type: no text for a number, no number for a date."""
-    if kind.is_whole_number:
-        return type(value) is int
-    if kind in (Plain("float"), Plain("double")):
-        return value in _NOT_FINITE if isinstance(value, str) else isinstance(value, int | float | Decimal) and value is not True
-    if kind == Plain("boolean"):
-        return isinstance(value, bool)
-    return isinstance(value, str) if kind in (Plain("date"), Plain("binary")) or kind.is_timestamp else True

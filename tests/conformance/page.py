@@ -1,4 +1,4 @@
-"""The page that tells where Sail gives something else than Spark: expressions, aggregates, and files of Parquet."""
+"""The page that tells where Sail gives something else than Spark: expressions, aggregates, and files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tests.conformance.aggregates import (
 )
 from tests.conformance.comparison import REFUSED, ROW, answers, expressions, one_row
 from tests.conformance.parquet_types import DECLARED, FILES, read_as, write_files
+from tests.conformance.text_cases import GROUPS as TEXT_GROUPS
+from tests.conformance.text_files import read_texts, write_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +67,16 @@ committed. No pair gives other values on one than on the other.
 
 """
 
+TEXTS = "## CSV and JSON"
+
+_TEXTS = f"""{TEXTS} ({{different}})
+
+Of {{files}} files of CSV and JSON, read with `corrupt="reject"`, these are read otherwise. Values of a row stand with a bar
+between them, and a record that is set aside is `corrupt`; it fails the epoch otherwise. What is taken for one is in
+[file formats](file_formats.md).
+
+"""
+
 _WRITERS = """## Tables
 
 Tables of every type (times before 1582 and 1970 and in 9999, decimals of 38 digits, NaN, both zeros, nulls within arrays and
@@ -82,6 +94,7 @@ class Asked:
     expressions: Mapping[str, str]
     aggregates: Answers
     columns: Mapping[tuple[str, str], str]
+    texts: Mapping[tuple[int, str], str]
 
 
 def asked_of(session: SparkSession, folder: Path) -> Asked:
@@ -91,13 +104,14 @@ def asked_of(session: SparkSession, folder: Path) -> Asked:
         session: The engine.
         folder: An empty one.
     """
-    for name in ("row", "rows", "files"):
+    for name in ("row", "rows", "files", "texts"):
         (folder / name).mkdir()
     found = answers(one_row(session, folder / "row"), expressions())
     write_rows(folder / "rows")
     aggregates = (by_spark if reads_like_spark(session) else by_package)(session, folder / "rows")
     write_files(folder / "files")
-    return Asked(found, aggregates, read_as(session, folder / "files"))
+    write_texts(folder / "texts")
+    return Asked(found, aggregates, read_as(session, folder / "files"), read_texts(session, folder / "texts"))
 
 
 def page(spark: Asked, sail: Asked, version: str) -> str:
@@ -111,9 +125,8 @@ def page(spark: Asked, sail: Asked, version: str) -> str:
     row = ", ".join(f"`{name}` is `{value}`" for name, value in ROW.items())
     text = _HEAD.format(count=len(spark.expressions), version=version, row=row.replace("|", "\\|"))
     text += "\n".join(_table(f"## {title} ({len(lines)})", _OF_EXPRESSIONS, lines) for title, lines in parts)
-    return "\n".join(
-        (text, _of_aggregates(spark.aggregates, sail.aggregates), _of_columns(spark.columns, sail.columns), _WRITERS)
-    )
+    files = (_of_columns(spark.columns, sail.columns), of_texts(spark.texts, sail.texts))
+    return "\n".join((text, _of_aggregates(spark.aggregates, sail.aggregates), *files, _WRITERS))
 
 
 _OF_EXPRESSIONS = ("expression", "Spark", "Sail")
@@ -133,6 +146,21 @@ def _of_columns(spark: Mapping[tuple[str, str], str], sail: Mapping[tuple[str, s
         different=len(lines), files=len(FILES), declared=len(DECLARED), pairs=f"{len(FILES) * len(DECLARED):,}", read=len(spark)
     )
     return head + _rows(("in the file", "declared", "Spark", "Sail"), lines)
+
+
+def of_texts(spark: Mapping[tuple[int, str], str], sail: Mapping[tuple[int, str], str]) -> str:
+    """The part about CSV and JSON."""
+    lines = []
+    for (number, text), told in spark.items():
+        group, other = TEXT_GROUPS[number], sail[number, text]
+        if told != other:
+            lines.append((group.kind.upper(), group.schema, *map(_in_a_line, (text, told, other))))
+    head = _TEXTS.format(different=len(lines), files=len(spark))
+    return head + _rows(("format", "schema", "below the header", "Spark", "Sail"), lines)
+
+
+def _in_a_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

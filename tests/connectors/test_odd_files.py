@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import BadInputError
+from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.storage.location import FileLocation
 from tests.engines import ENGINES
 
@@ -33,6 +33,53 @@ def test_a_file_of_another_encoding_is_refused_until_that_is_said(engine: str, t
     assert raised.value.file == str(path)
     said = do.FileSource(str(path.parent), schema="id int, v string", options={"encoding": "ISO-8859-1"})
     assert rows_of(tmp_path / "again", said, engine) == [(1, "\u00e4")]
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_json_of_another_encoding_is_refused_until_that_is_said(engine: str, tmp_path: Path) -> None:
+    path = tmp_path / "in" / "a.json"
+    path.parent.mkdir()
+    path.write_bytes('{"id":1,"v":"\u00e4"}\n'.encode("ISO-8859-1"))
+    source = do.FileSource(str(path.parent), schema="id int, v string")
+    with pytest.raises(
+        BadInputError, match=r"(?i)no (text of the encoding )?utf-8.*options=\{'encoding': 'ISO-8859-1'\}"
+    ) as raised:
+        rows_of(tmp_path, source, engine)
+    assert raised.value.file == str(path)
+    said = do.FileSource(str(path.parent), schema="id int, v string", options={"encoding": "ISO-8859-1"})
+    assert rows_of(tmp_path / "again", said, engine) == [(1, "\u00e4")]
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_a_line_of_json_with_more_than_an_object_fails_the_epoch(engine: str, tmp_path: Path) -> None:
+    """Spark's own reader loses what is behind the object."""
+    path = tmp_path / "in" / "a.json"
+    path.parent.mkdir()
+    path.write_text('{"id":1}\n{"id":2} trailing\n')
+    with pytest.raises(BadInputError, match="a record cannot be parsed") as raised:
+        rows_of(tmp_path, do.FileSource(str(path.parent), schema="id int"), engine)
+    assert (raised.value.file, raised.value.record) == (str(path), '{"id":2} trailing')
+    path.write_text('{"id":1}\n{"id":2}\n')
+    assert rows_of(tmp_path, do.FileSource(str(path.parent), schema="id int"), engine) == [(1,), (2,)]
+
+
+@pytest.mark.spark
+def test_a_colon_in_a_name_is_told_on_spark(tmp_path: Path) -> None:
+    path = tmp_path / "in" / "a:b.csv"
+    path.parent.mkdir()
+    path.write_text("id\n1\n")
+    with pytest.raises(BadInputError, match=r"no file with a colon in its name .*give it another name") as raised:
+        rows_of(tmp_path, do.FileSource(str(path.parent), schema="id int"), "spark")
+    assert raised.value.file == str(path)
+    path.rename(path.with_name("a-b.csv"))
+    assert rows_of(tmp_path, do.FileSource(str(path.parent), schema="id int"), "spark") == [(1,)]
+
+
+@pytest.mark.spark
+def test_json_in_utf_16_is_refused_on_spark_when_planned(tmp_path: Path) -> None:
+    source = do.FileSource(str(tmp_path), format="json", schema="id int", options={"encoding": "UTF-16"})
+    with pytest.raises(PipelineError, match=r"Spark reads no JSON lines in UTF-16 .*write the files in UTF-8"):
+        source.infer_schema(ENGINES["spark"].session())
 
 
 @pytest.mark.parametrize("engine", BOTH)

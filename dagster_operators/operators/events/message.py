@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CONTEXT: Final = "open_telemetry_context"
+"""The parameter of a message's metadata with its open telemetry context, the one that crosses dora's C interface."""
+
 LONGEST_LOG: Final = 256 * 2**20
 """How many bytes of events are kept of an operator, to tell it again."""
 
@@ -29,6 +32,25 @@ class Message:
     time: int
     value: pa.Array
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def context_of(metadata: Mapping[str, Any]) -> str:
+    """The open telemetry context of a message; empty if it has none.
+
+    >>> context_of({"open_telemetry_context": "traceparent:00-1-2-01;"}), context_of({})
+    ('traceparent:00-1-2-01;', '')
+    """
+    found = metadata.get(CONTEXT)
+    return found if isinstance(found, str) else ""
+
+
+def with_context(context: str) -> dict[str, Any]:
+    """The metadata of a message that has an open telemetry context and nothing else.
+
+    >>> with_context("a"), with_context("")
+    ({'open_telemetry_context': 'a'}, {})
+    """
+    return {CONTEXT: context} if context else {}
 
 
 def input_event(name: str, message: Message) -> dict[str, Any]:

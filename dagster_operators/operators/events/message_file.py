@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from mmap import ACCESS_COPY, mmap
 from typing import Any, Final, TypeAlias
 
@@ -18,8 +19,11 @@ import pyarrow as pa
 
 from dagster_operators.operators.events.message import size_of
 
-Numbered: TypeAlias = tuple[int, str, pa.Array]
-"""The number of the event that a message is or comes of, the id of an input or output, and the value."""
+Numbered: TypeAlias = tuple[int, str, pa.Array, str]
+"""The number of the event that a message is or comes of, the id of an input or output, the value, and the context of a trace."""
+
+_CONTEXT: Final = "context"
+"""The column with open telemetry contexts, which only messages with some have."""
 
 _LARGE: Final = 2**16
 """From so many bytes on a message is written from where it is, instead of being joined with others first."""
@@ -35,6 +39,7 @@ class _Stream:
     places: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     values: list[pa.Array] = field(default_factory=list)
+    contexts: list[str] = field(default_factory=list)
 
     def takes(self, kind: pa.DataType) -> bool:
         """Whether messages of a type go here."""
@@ -59,11 +64,14 @@ class _Stream:
         whole = values[0] if len(values) == 1 else pa.concat_arrays(values)
         lists = pa.LargeListArray.from_arrays(pa.array(offsets), whole)
         columns = [pa.array(self.places[start:stop], pa.int64()), pa.array(self.numbers[start:stop], pa.int64()), lists]
+        if any(self.contexts):
+            columns.append(pa.array(self.contexts[start:stop], pa.string()))
         yield pa.RecordBatch.from_arrays(columns, schema=self._schema())
 
     def _schema(self) -> pa.Schema:
         fields = [pa.field("place", pa.int64()), pa.field("number", pa.int64()), pa.field("value", pa.large_list(self.kind))]
-        return pa.schema(fields, metadata={"name": self.name})
+        told = [pa.field(_CONTEXT, pa.string())] if any(self.contexts) else []
+        return pa.schema([*fields, *told], metadata={"name": self.name})
 
     def write(self, sink: Any) -> None:
         """Write them as one stream."""
@@ -75,9 +83,9 @@ class _Stream:
 def packed_messages(messages: Sequence[Numbered]) -> pa.Buffer:
     """Messages as bytes, by which they can be kept.
 
-    >>> given = [(0, "a", pa.array([1, 2])), (0, "b", pa.array(["x"])), (1, "a", pa.array([3]))]
-    >>> [(number, name, value.to_pylist()) for number, name, value in unpacked_messages(packed_messages(given))]
-    [(0, 'a', [1, 2]), (0, 'b', ['x']), (1, 'a', [3])]
+    >>> given = [(0, "a", pa.array([1, 2]), ""), (0, "b", pa.array(["x"]), ""), (1, "a", pa.array([3]), "of a trace")]
+    >>> [(number, name, value.to_pylist(), context) for number, name, value, context in unpacked_messages(packed_messages(given))]
+    [(0, 'a', [1, 2], ''), (0, 'b', ['x'], ''), (1, 'a', [3], 'of a trace')]
     """
     sink = pa.BufferOutputStream()
     for stream in _streams(messages):
@@ -94,9 +102,10 @@ def unpacked_messages(data: Any) -> list[Numbered]:
             name = stream.schema.metadata[b"name"].decode()
             for batch in stream:
                 values, ends = batch.column(2).values, batch.column(2).offsets.to_pylist()
-                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), ends, ends[1:], strict=False)
-                for place, number, start, stop in rows:
-                    found[place] = number, name, values.slice(start, stop - start)
+                contexts = batch.column(3).to_pylist() if _CONTEXT in stream.schema.names else repeat("")
+                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), ends, ends[1:], contexts, strict=False)
+                for place, number, start, stop, context in rows:
+                    found[place] = number, name, values.slice(start, stop - start), context
     return [found[place] for place in range(len(found))]
 
 
@@ -146,7 +155,7 @@ def _streams(messages: Sequence[Numbered]) -> list[_Stream]:
     found: list[_Stream] = []
     shared: dict[str, list[_Stream]] = {}  # without those that are alone: a search through one for each message is quadratic
     last: dict[str, _Stream] = {}
-    for place, (number, name, value) in enumerate(messages):
+    for place, (number, name, value, context) in enumerate(messages):
         stream = last.get(name)
         if stream is None or not stream.takes(value.type):
             of_name = shared.setdefault(name, [])
@@ -161,6 +170,7 @@ def _streams(messages: Sequence[Numbered]) -> list[_Stream]:
         stream.places.append(place)
         stream.numbers.append(number)
         stream.values.append(value)
+        stream.contexts.append(context)
     return found
 
 

@@ -71,7 +71,7 @@ class NativeHost:
                 self._library = NativeLibrary(name, self._on_output)
                 self._answer(0)
             elif self._library is not None:
-                self._tell(self._library, kind, messages or [(0, name, None)])
+                self._tell(self._library, kind, messages or [(0, name, None, "")])
         except Exception as error:  # noqa: BLE001 - it goes to the worker
             self._sent = [one for one in self._sent if one[0] != self._number]
             self._answer(None)
@@ -85,19 +85,19 @@ class NativeHost:
 
     def _tell(self, library: NativeLibrary, kind: str, events: list[Numbered]) -> None:
         status = 0
-        for number, name, value in events if kind != "INPUT" or not self._stopped else ():
+        for number, name, value, context in events if kind != "INPUT" or not self._stopped else ():
             self._number = number
             self._begun += 1
             self._progress[:] = self._begun.to_bytes(PROGRESS, sys.byteorder)
-            status = library.on_event(kind, name, value)
+            status = library.on_event(kind, name, value, context)
             self._done += 1
             if status:
                 self._stopped = True  # what else it was told of is on its way
                 break
         self._answer(status)
 
-    def _on_output(self, name: str, value: pa.Array) -> None:
-        self._sent.append((self._number, name, value))
+    def _on_output(self, name: str, value: pa.Array, context: str) -> None:
+        self._sent.append((self._number, name, value, context))
         self._bytes += size_of(value)
         if self._bytes > _BYTES:
             self._answer(None)

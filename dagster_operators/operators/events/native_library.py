@@ -42,8 +42,8 @@ _HELPERS: Final = ("dora_read_input_id", "dora_free_input_id", "dora_read_data",
 _SENT: Final = b"\x01\x02\x03\x04\x05"
 _ID: Final = b"layout"
 
-Send = Callable[[str, pa.Array], None]
-"""Takes what the operator sends."""
+Send = Callable[[str, pa.Array, str], None]
+"""Takes what the operator sends: the id of an output, the value, and the message's open telemetry context."""
 
 
 class NativeLibrary:
@@ -79,27 +79,27 @@ class NativeLibrary:
         self._raise(begun.result, "dora_init_operator")
         self._context = begun.operator_context
 
-    def on_event(self, kind: str, name: str, value: pa.Array | None) -> int:
+    def on_event(self, kind: str, name: str, value: pa.Array | None, context: str = "") -> int:
         """Tell the operator of an event; the status that it returned.
 
         Raises:
             OperatorFailedError: It returned an error.
         """
         if kind == "INPUT":
-            return self.on_input(name, value)
+            return self.on_input(name, value, context)
         raw = self._ffi.new("RawEvent *")
         if kind == "INPUT_CLOSED":
             raw.input_closed = self._name(name)[0]
         raw.stop = kind == "STOP"
         return self._status(self._library.dora_on_event(raw, self._output, self._context))
 
-    def on_input(self, name: str, value: pa.Array | None) -> int:
-        """Tell the operator of a message; the status that it returned.
+    def on_input(self, name: str, value: pa.Array | None, context: str = "") -> int:
+        """Tell the operator of a message, which has an open telemetry context; the status that it returned.
 
         Raises:
             OperatorFailedError: It returned an error.
         """
-        self._fill(name, value)
+        self._fill(name, value, context)
         found = self._library.dora_on_event(self._raw, self._output, self._context)
         self._release()
         return self._status(found)
@@ -131,10 +131,10 @@ class NativeLibrary:
 
     def _on_output(self, output: Any) -> Any:
         try:
-            name, value = self._text(output.id), self._imported(output)
+            name, value, context = self._text(output.id), self._imported(output), self._text(output.telemetry)
             self._free_text(output.id)
             self._free_text(output.telemetry)
-            self._send(name, value)
+            self._send(name, value, context)
         except Exception as error:  # noqa: BLE001 - it must not get into the library, and is raised when that returns
             self._failed = error
         return self._fine[0]
@@ -155,11 +155,17 @@ class NativeLibrary:
         self._array_place, self._schema_place = (ffi.cast("void *", place) for place in self._own_places)
         self._sent_places = [_address(ffi, self._sent) + ffi.offsetof("Output", field) for field in ("data_array", "schema")]
         self._names: dict[str, tuple[Any, Any]] = {}
+        self._empty = ffi.cast("uint8_t *", 1)  # Rust's empty text
 
-    def _fill(self, name: str, value: pa.Array | None) -> None:
+    def _fill(self, name: str, value: pa.Array | None, context: str = "") -> None:
         own = self._own
         own.has_data, own.id = 1, self._name(name)[0]
-        own.telemetry.ptr = self._ffi.cast("uint8_t *", 1)  # Rust's empty text
+        if context:
+            self._context_bytes = self._ffi.from_buffer("uint8_t[]", context.encode())  # it lives as long as the event
+            own.telemetry.ptr, own.telemetry.len = self._context_bytes, len(self._context_bytes)
+            own.telemetry.cap = own.telemetry.len
+        elif own.telemetry.len or own.telemetry.ptr == self._ffi.NULL:
+            own.telemetry.ptr, own.telemetry.len, own.telemetry.cap = self._empty, 0, 0
         (pa.nulls(0) if value is None else value)._export_to_c(*self._own_places)  # noqa: SLF001 - as above
 
     def _release(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.operators.events.dora_module import DoraStatus
-from dagster_operators.operators.events.message import LONGEST_LOG, Message, size_of
+from dagster_operators.operators.events.message import LONGEST_LOG, Message, context_of, size_of, with_context
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.message_file import Numbered, packed_messages, unpacked_messages
 from dagster_operators.operators.events.native_process import NativeProcess
@@ -28,8 +28,8 @@ _BYTES: Final = 8 * 2**20
 _MESSAGES: Final = "INPUTS"
 """Stands in the log for many messages, which earlier versions kept one by one."""
 
-Outputs: TypeAlias = "list[tuple[str, pa.Array]]"
-"""What an operator sent at an event: ids of outputs, and values."""
+Outputs: TypeAlias = "list[tuple[str, pa.Array, str]]"
+"""What an operator sent at an event: ids of outputs, values, and open telemetry contexts."""
 
 
 class NativeOperator:
@@ -78,14 +78,14 @@ class NativeOperator:
             OperatorFailedError: It failed, died, or did not return in time.
         """
         if event["type"] == "INPUT":
-            ((status, sent),) = self.on_messages([(event["id"], Message(_time(event), event["value"]))])
+            ((status, sent),) = self.on_messages([(event["id"], Message(_time(event), event["value"], event["metadata"]))])
         else:
             self._keep(event["type"], event["id"], None)
             self._process.tell(event["type"], event["id"])
             ((status, sent),) = self._answers()
         with located(**self._where):
-            for output, value in sent:
-                send(output, value)
+            for output, value, context in sent:
+                send(output, value, with_context(context))
         return status
 
     def on_messages(self, messages: Sequence[tuple[str, Message]]) -> Iterator[tuple[DoraStatus, Outputs]]:
@@ -128,7 +128,8 @@ class NativeOperator:
         self._process.close()
 
     def _tell(self, part: Sequence[tuple[str, Message]]) -> None:
-        numbered = [(number, name, message.value) for number, (name, message) in enumerate(part)]
+        told = enumerate(part)
+        numbered = [(number, name, message.value, context_of(message.metadata)) for number, (name, message) in told]
         if self.keeps_events:
             self._keep(_MESSAGES, "", bytes(packed_messages(numbered)))
         self._process.tell_messages(numbered, [message.time for _, message in part])
@@ -184,6 +185,7 @@ def _time(event: Mapping[str, Any]) -> int:
 def _logged(kind: str, name: str, value: bytes | None) -> Iterator[tuple[str, Message]]:
     """The messages of an entry of the log."""
     if kind == _MESSAGES:
-        yield from ((one, Message(0, found)) for _, one, found in unpacked_messages(value))
+        for _, one, found, context in unpacked_messages(value):
+            yield one, Message(0, found, with_context(context))
     elif value is not None:
         yield name, Message(0, from_ipc(value))

@@ -103,7 +103,7 @@ class NativeProcess:
         """Tell it of messages, which have these times."""
         descriptor = write_file(messages)
         try:
-            told = [("INPUT", name, time) for (_, name, _), time in zip(messages, times, strict=True)]
+            told = [("INPUT", name, time) for (_, name, *_), time in zip(messages, times, strict=True)]
             self._ask(("INPUT", ""), told, self._seconds, descriptor)
         finally:
             os.close(descriptor)

@@ -13,7 +13,7 @@ from dagster_operators.errors import located
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop, Running, Write
 from dagster_operators.operators.events.event_window import EventWindow, Key, Waiting, delivery_order
-from dagster_operators.operators.events.message import Message
+from dagster_operators.operators.events.message import Message, with_context
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class TakesMany(Protocol):
     """An operator that can be told of many messages at once."""
 
-    def on_messages(self, messages: Sequence[tuple[str, Message]]) -> Iterator[tuple[DoraStatus, list[tuple[str, pa.Array]]]]:
+    def on_messages(
+        self, messages: Sequence[tuple[str, Message]]
+    ) -> Iterator[tuple[DoraStatus, list[tuple[str, pa.Array, str]]]]:
         """Tell it of messages in their order until it stops; for each what it returned and what it sent."""
 
 
@@ -128,8 +130,8 @@ class WindowedLoop(EventLoop):
                     return
                 self.events[operator.path] += 1
                 status, sent = found
-                for output, value in sent:
-                    self._send(operator, output, Message(message.time, value))
+                for output, value, context in sent:
+                    self._send(operator, output, Message(message.time, value, with_context(context)))
                 if status is not DoraStatus.CONTINUE:
                     deque(answers, maxlen=0)
                     self._do(operator, status)

@@ -10,7 +10,7 @@ import pytest
 from dagster_operators.operators.events import message_file
 from dagster_operators.operators.events.message_file import packed_messages, read_file, unpacked_messages, write_file
 
-MESSAGES = [
+VALUES = [
     (0, "a", pa.array([1, 2, 3], pa.uint8())),
     (0, "b", pa.nulls(0)),
     (1, "a", pa.array([], pa.uint8())),
@@ -22,11 +22,12 @@ MESSAGES = [
     (5, "a", pa.array([4], pa.uint8())),
     (6, "a", pa.array(range(100_000))),
 ]
+MESSAGES = [(*one, f"trace {place}" if place % 3 == 1 else "") for place, one in enumerate(VALUES)]
 
 
 def check(found):
-    assert [one[:2] for one in found] == [one[:2] for one in MESSAGES]
-    for (_, _, value), (_, _, given) in zip(found, MESSAGES, strict=True):
+    assert [(*one[:2], one[3]) for one in found] == [(*one[:2], one[3]) for one in MESSAGES]
+    for (_, _, value, _), (_, _, given, _) in zip(found, MESSAGES, strict=True):
         assert value.type == given.type
         assert value.equals(given)
         if pa.types.is_dictionary(given.type):
@@ -78,6 +79,6 @@ def test_many_with_dictionaries_are_not_searched_for_each(monkeypatch, between):
     takes = message_file._Stream.takes
     monkeypatch.setattr(message_file._Stream, "takes", lambda stream, kind: asked.append(1) or takes(stream, kind))
     values = [pa.array(["p"]).dictionary_encode(), *between]
-    messages = [(number, "a", values[number % len(values)]) for number in range(300)]
+    messages = [(number, "a", values[number % len(values)], "") for number in range(300)]
     assert unpacked_messages(packed_messages(messages)) == messages
     assert len(asked) <= 2 * len(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,14 +19,16 @@ import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, QueryError
 from dagster_operators.operators.events import native_process
 from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.event_run import EventRun
 from dagster_operators.operators.events.message import Message, input_event, other_event
-from dagster_operators.operators.events.message_bytes import ipc
+from dagster_operators.operators.events.message_bytes import from_ipc, ipc
 from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.native_process import packed
 from dagster_operators.operators.events.saved_attributes import save
-from dagster_operators.operators.events.wiring import EventOperator
+from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
+from dagster_operators.testing import OperatorHarness
 from tests.engines import SAIL
 from tests.operators.events.dataflows import dataflow as dataflow_of
 
@@ -79,7 +82,7 @@ class Told:
         )
 
     def event(self, event):
-        return self.operator.on_event(event, lambda output, data: self.sent.append((output, bytes(data.to_pylist()).decode())))
+        return self.operator.on_event(event, lambda output, data, _: self.sent.append((output, bytes(data.to_pylist()).decode())))
 
 
 @pytest.fixture
@@ -137,7 +140,7 @@ def test_of_many_messages_each_is_told_until_it_stops_and_all_are_told_again(cou
         told.event(other_event("STOP", "MANUAL"))
         saved = told.operator.save()
     assert [status for status, _ in found] == [DoraStatus.CONTINUE] * 700 + [DoraStatus.STOP]
-    assert [bytes(value.to_pylist()) for _, sent in found for _, value in sent] == [b"in %d" % n for n in range(3, 704)]
+    assert [bytes(value.to_pylist()) for _, sent in found for _, value, _ in sent] == [b"in %d" % n for n in range(3, 704)]
     assert told.sent == [("told", "stop 703")]
     with Told(counter, saved) as again:
         again.event(other_event("STOP", "MANUAL"))
@@ -331,3 +334,35 @@ def test_what_a_library_is_looked_for_as_is_told(tmp_path, name, remedy):
         dataflow(tmp_path, [])
     (error,) = caught.value.errors
     assert (error.problem, remedy in error.remedy) == (f"the operator 'native': there is no library {name!r}", True)
+
+
+TRACED = """
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            traced = dora_event["value"][0].as_py() % 2
+            send_output("out", b"x", {"open_telemetry_context": "00-ä", "other": 1} if traced else {"other": 1})
+        return DoraStatus.CONTINUE
+"""
+
+
+@pytest.mark.parametrize("queue", [None, 10], ids=["many", "one"])
+@pytest.mark.parametrize("state", ["replay", "none"])
+def test_the_context_of_a_trace_goes_through_a_library_and_comes_out_of_it(compiled, state, queue):
+    library = packed(compiled("traced", "operator_api").read_bytes())
+    first = EventOperator("first", "op", True, "first.py", (EventInput("n", "numbers/n"),), ("out",))  # noqa: FBT003
+    read = EventInput("out", "first/out", queue)
+    traced = EventOperator("traced", "op", True, "x.so", (read,), ("told",), language="library", state=state)  # noqa: FBT003
+    made = EventOperators(
+        name="events", sources=(EventSource("numbers", (("n", "v"),), "t"),), operators=(first, traced),
+        files=(("first.py", TRACED), ("x.so", library)),
+    )  # fmt: skip
+    driven = OperatorHarness(made, "t bigint, v bigint", event_time="t")
+    for epoch in range(2):
+        driven.process([{"t": number, "v": number} for number in range(4 * epoch, 4 * epoch + 4)])
+        driven.end_epoch()
+    found = [
+        (bytes(from_ipc(row["value"]).to_pylist()).decode(), json.loads(row["metadata"])) for row in driven.rows("traced/told")
+    ]
+    wanted = [("", {"open_telemetry_context": "+"}), ("00-ä", {"open_telemetry_context": "00-ä+"})]
+    assert found == wanted * 4

@@ -40,7 +40,7 @@ class Many(Fake):
         for name, message in messages:
             sent = []
             event = {"type": "INPUT", "id": name, "value": message.value}
-            status = self.on_event(event, lambda *one, sent=sent: sent.append(one))
+            status = self.on_event(event, lambda *one, sent=sent: sent.append((*one, "")))
             yield status, sent
             if status is not DoraStatus.CONTINUE:
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -583,3 +584,32 @@ def test_the_plan_and_explain_have_no_secret(tmp_path):
 def test_what_takes_no_topic_says_so(tmp_path):
     with pytest.raises(PipelineError, match="lookup table"):
         do.KafkaSource("b:9092", "t").pin()
+
+
+def test_change_events_of_a_topic_by_their_order_time_and_truncations(sail, tmp_path, brokers, monkeypatch):
+    def event(op, id_, hour, lsn, **more):
+        row = {"id": id_, "n": hour, "t": f"2024-01-01T{hour:02}:00:00Z", **more}
+        rows = {"before": {"id": id_}} if op == "d" else {} if op == "t" else {"after": row}
+        return json.dumps({"op": op, **rows, "lsn": lsn})
+
+    settings = {"format": "debezium-json", "schema": "id long, n int, t timestamp", "key": "id"}
+    first, unsent = event("c", 1, 1, 1), event("u", 1, 2, 3, t="__debezium_unavailable_value")
+    brokers.put("ordered", [first, unsent], partition=1)
+    made, rows = pipeline(tmp_path / "ordered", source(brokers, "ordered", order_by="lsn", **settings), event_time="t")
+    rows.window(do.Tumbling("1 hour")).aggregate(n="sum(n)").to_table("hourly")
+    made.run_epoch()
+    brokers.put("ordered", [first, event("c", 2, 5, 2)], partition=0)
+    made.run_epoch()
+    assert {row.window_start.hour: row.n for row in made.read("hourly").collect()} == {1: 2, 5: 5}
+    brokers.put("several", [first, event("t", 0, 0, 4)])
+    made, rows = pipeline(tmp_path / "several", source(brokers, "several", corrupt="reject", **settings))
+    rows.latest("id").to_table("current")
+    with pytest.raises(BadInputError, match="a truncation in a topic of several partitions"):
+        made.run_epoch()
+    look = KafkaTopic.look
+    monkeypatch.setattr(KafkaTopic, "look", lambda topic: replace(found := look(topic), bounds={0: found.bounds[0]}))
+    brokers.put("one", [first, event("t", 0, 0, 4), event("c", 2, 5, 5)])
+    made, rows = pipeline(tmp_path / "one", source(brokers, "one", **settings))
+    rows.latest("id").to_table("current")
+    made.run_epoch()
+    assert [row.id for row in made.read("current").collect()] == [2]

@@ -40,11 +40,13 @@ class Step:
         made: From a stream and a name to the stream behind it.
         asked: The same in DuckDB's SQL, over ``before``.
         timed: Whether it needs an event time.
+        others: From the stream, and one of other changes, which are the table ``others``.
     """
 
     made: Callable[[Any, str], Any]
     asked: str
     timed: bool = False
+    others: Callable[[Any, Any, str], Any] | None = None
 
 
 def _union(rows: Any, name: str) -> Any:
@@ -85,9 +87,35 @@ def _sessions(rows: Any, name: str) -> Any:
     return found.to_changes().select("k", "v", "n", "window_start AS ts")
 
 
+def _windows(window: Any) -> Callable[[Any, str], Any]:
+    def made(rows: Any, name: str) -> Any:
+        found = rows.key_by("k").window(window).aggregate(v="max(v)", n="sum(n)", name=name)
+        return found.to_changes().select("k", "v", "n", "window_start AS ts")
+
+    return made
+
+
+def _met(how: Any) -> Callable[[Any, Any, str], Any]:
+    def made(rows: Any, others: Any, name: str) -> Any:
+        right = others.select("k AS l", "v AS w", "n AS m", "ts AS u", name=f"{name}_others")
+        met = rows.join(right, on={"k": "l"}, how=how, name=name)
+        return met.select("k", "w AS v", "coalesce(n, 0) + coalesce(m, 0) AS n", "coalesce(ts, u) AS ts")
+
+    return made
+
+
+def _joined(how: str) -> str:
+    return f"""SELECT {"l" if how == "right" else "k"} AS k, w AS v, coalesce(n, 0) + coalesce(m, 0) AS n, coalesce(ts, u) AS ts
+        FROM before {how} JOIN (SELECT k AS l, v AS w, n AS m, ts AS u FROM others) AS met ON k = l"""
+
+
+def _nowhere(rows: Any, name: str) -> Any:
+    raise AssertionError(f"{name} wants other changes beside {rows}")
+
+
 def _over(order: str, x: str, frame: str) -> Callable[[Any, str], Any]:
     def made(rows: Any, name: str) -> Any:
-        return rows.key_by("k").over(order, x=x, frame=frame, name=name).select("k", "v", "x AS n", "ts")
+        return rows.key_by("k").over(order, x=x, frame=frame, name=name).select("k", "v", "CAST(x AS BIGINT) AS n", "ts")
 
     return made
 
@@ -144,6 +172,51 @@ STEPS: Final[Mapping[str, Step]] = {
         f"""SELECT k, v, (sum(n) OVER (PARTITION BY k ORDER BY {EVERYTHING} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING))::BIGINT
         AS n, ts FROM before""",
     ),
+    "rank": Step(
+        _over("n DESC", "rank()", "range"),
+        "SELECT k, v, rank() OVER (PARTITION BY k ORDER BY n DESC NULLS LAST) AS n, ts FROM before",
+    ),
+    "dense_rank": Step(
+        _over("v", "dense_rank()", "range"),
+        "SELECT k, v, dense_rank() OVER (PARTITION BY k ORDER BY v + 0.0 NULLS FIRST) AS n, ts FROM before",
+    ),
+    "lead": Step(
+        _over(EVERYTHING, "lead(n)", "range"),
+        f"SELECT k, v, lead(n) OVER (PARTITION BY k ORDER BY {EVERYTHING}) AS n, ts FROM before",
+    ),
+    "first_value": Step(
+        _over(EVERYTHING, "first_value(n)", "range"),
+        f"SELECT k, v, first_value(n) OVER (PARTITION BY k ORDER BY {EVERYTHING}) AS n, ts FROM before",
+    ),
+    "median": Step(
+        lambda rows, name: rows.key_by("k").aggregate(v="median(n)", n="sum(DISTINCT n)", ts="max(ts)", name=name),
+        "SELECT k, quantile_cont(n::DOUBLE, 0.5) AS v, sum(DISTINCT n)::BIGINT AS n, max(ts) AS ts FROM before GROUP BY k",
+    ),
+    "in_all": Step(
+        lambda rows, name: rows.aggregate(k="max(k)", v="avg(n)", n="count(*)", ts="min(ts)", name=name).to_changes(),
+        "SELECT max(k) AS k, avg(n) AS v, count(*) AS n, min(ts) AS ts FROM before",
+    ),
+    "first_and_last": Step(
+        lambda rows, name: rows.key_by("k").aggregate(v="last(v)", n="first(n)", ts="max(ts)", name=name),
+        """SELECT k, last(v ORDER BY ts, v NULLS FIRST) AS v, first(n ORDER BY ts, n NULLS FIRST) AS n, max(ts) AS ts
+        FROM before GROUP BY k""",
+        timed=True,
+    ),
+    "tumbling": Step(
+        _windows(do.Tumbling("10 seconds")),
+        """SELECT k, max(v) AS v, sum(n)::BIGINT AS n, ts_ AS ts FROM
+        (SELECT *, time_bucket(INTERVAL 10 SECOND, ts) AS ts_ FROM before) GROUP BY k, ts_""",
+        timed=True,
+    ),
+    "sliding": Step(
+        _windows(do.Sliding("20 seconds", "10 seconds")),
+        """SELECT k, max(v) AS v, sum(n)::BIGINT AS n, ts_ AS ts FROM (SELECT *, unnest([time_bucket(INTERVAL 10 SECOND, ts),
+        time_bucket(INTERVAL 10 SECOND, ts) - INTERVAL 10 SECOND]) AS ts_ FROM before) GROUP BY k, ts_""",
+        timed=True,
+    ),
+    "inner_others": Step(_nowhere, _joined("inner"), others=_met("inner")),
+    "left_others": Step(_nowhere, _joined("left"), others=_met("left")),
+    "right_others": Step(_nowhere, _joined("right"), others=_met("right")),
     "near": Step(
         _over("n DESC", "sum(n)", "range between 1 preceding and 2 following"),
         """SELECT k, v, (sum(n) OVER (PARTITION BY k ORDER BY n DESC NULLS LAST
@@ -193,19 +266,24 @@ STEPS: Final[Mapping[str, Step]] = {
 
 @dataclass(frozen=True)
 class Composition:
-    """Changes, and the operators that they go through."""
+    """Changes, the operators that they go through, and other changes that these may meet."""
 
     log: ChangeLog
     steps: tuple[str, ...]
+    others: ChangeLog
 
     def build(self, pipeline: do.Pipeline) -> list[str]:
         """Builds it, and gives the steps that it has: one that needs an event time is left out where there is none."""
         rows: Any = self.log.stream(pipeline, lateness=f"{LATENESS} seconds")
         taken = []
+        others = (
+            self.others.stream(pipeline, "others", event_time=None) if any(STEPS[name].others for name in self.steps) else None
+        )
         for number, name in enumerate(self.steps):
             if STEPS[name].timed and rows.event_time is None:
                 continue
-            rows = STEPS[name].made(rows, f"{name}_{number}")
+            meet = STEPS[name].others
+            rows = meet(rows, others, f"{name}_{number}") if meet else STEPS[name].made(rows, f"{name}_{number}")
             taken.append(name)
         rows.to_table("out")
         return taken
@@ -218,7 +296,8 @@ class Composition:
             asked = f"WITH before AS (FROM before_{number}) {STEPS[name].asked}"
             views.append(f"before_{number + 1} AS MATERIALIZED ({asked})")
         query = f"WITH {', '.join(views)} SELECT k, v, n, ts FROM before_{len(taken)}"
-        assert _ordered(read(pipeline, "out"), pipeline) == computed(self.log.rows(epoch), query), (taken, epoch)
+        expected = computed(self.log.rows(epoch), query, others=self.others.rows(epoch))
+        assert _ordered(read(pipeline, "out"), pipeline) == expected, (taken, epoch)
 
 
 def _ordered(rows: Any, pipeline: do.Pipeline) -> Any:
@@ -234,9 +313,11 @@ def checked(root: Path, engine: Any, made: Composition) -> None:
         each_epoch(root, engine, made.log, made.build, made.check)
 
 
+logs = change_logs(values=st.sampled_from([None, 0.0, -0.0, 0.5, 2.0, math.nan]))
 compositions = st.builds(
     Composition,
-    log=change_logs(values=st.sampled_from([None, 0.0, -0.0, 0.5, 2.0, math.nan])),
+    log=logs,
+    others=logs,
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5).map(tuple),
 )
 
@@ -250,7 +331,7 @@ def test_any_composition(tmp_path_factory: pytest.TempPathFactory, made: Composi
 
 
 @pytest.mark.spark
-@fresh_examples(1)
+@fresh_examples(4)
 @given(made=unlike_the_simplest(compositions))
 def test_any_composition_on_spark(tmp_path_factory: pytest.TempPathFactory, made: Composition) -> None:
     checked(tmp_path_factory.mktemp("p"), EMBEDDED, made)

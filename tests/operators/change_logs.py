@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 COLUMNS = ("k", "v", "n", "ts")
 SCHEMA = "k string, v double, n long, ts timestamp"
+FEW_NUMBERS = st.none() | st.integers(0, 3)
 BASE = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -39,6 +40,8 @@ def plain(row: Iterable[Any]) -> Row:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, list):
+        return plain(value)
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
     return value
@@ -50,11 +53,11 @@ class ChangeLog:
 
     epochs: tuple[tuple[tuple[str, Row], ...], ...]
 
-    def stream(self, pipeline: do.Pipeline, **settings: Any) -> do.Stream:
+    def stream(self, pipeline: do.Pipeline, name: str = "rows", event_time: str | None = "ts", **settings: Any) -> do.Stream:
         """The changes as a source of a pipeline."""
         batches = [[dict(zip((*COLUMNS, "op"), (*row, op), strict=True)) for op, row in epoch] for epoch in self.epochs]
         source = do.MemorySource(batches, schema=f"{SCHEMA}, op string")
-        return pipeline.source("rows", source, event_time="ts", **settings).as_changes("op")
+        return pipeline.source(name, source, event_time=event_time, **settings).as_changes("op", name=f"{name}_changes")
 
     def rows(self, epochs: int) -> list[Row]:
         """The rows that are there after so many epochs."""
@@ -65,12 +68,14 @@ class ChangeLog:
         return list(there.elements())
 
 
-def computed(rows: Sequence[Row], query: str) -> Counter[Row]:
-    """What DuckDB gives for a query over the table ``rows``."""
+def computed(rows: Sequence[Row], query: str, **others: Sequence[Row]) -> Counter[Row]:
+    """What DuckDB gives for a query over the table ``rows``, and perhaps over others with such rows."""
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; CREATE TABLE rows (k VARCHAR, v DOUBLE, n BIGINT, ts TIMESTAMP)")
-        if rows:
-            connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", [[*row[:3], _plain(row[3])] for row in rows])
+        connection.execute("SET TimeZone = 'UTC'")
+        for name, given in {"rows": rows, **others}.items():
+            connection.execute(f"CREATE TABLE {name} (k VARCHAR, v DOUBLE, n BIGINT, ts TIMESTAMP)")
+            if given:
+                connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", [[*row[:3], _plain(row[3])] for row in given])
         return Counter(map(plain, connection.execute(query).fetchall()))
 
 
@@ -97,9 +102,11 @@ def each_epoch(
 
 
 @st.composite
-def change_logs(draw: st.DrawFn, *, values: st.SearchStrategy[Any], last: int = 60) -> ChangeLog:
+def change_logs(
+    draw: st.DrawFn, *, values: st.SearchStrategy[Any], numbers: st.SearchStrategy[Any] = FEW_NUMBERS, last: int = 60
+) -> ChangeLog:
     """Random changes: rows are added, some twice, and rows that are there go, or become others, with another key too."""
-    row = st.tuples(st.sampled_from(["a", "b", None]), values, st.none() | st.integers(0, 3), st.integers(0, last).map(at))
+    row = st.tuples(st.sampled_from(["a", "b", None]), values, numbers, st.integers(0, last).map(at))
     there: list[Row] = []
     epochs = []
     for _ in range(draw(st.integers(1, 3))):

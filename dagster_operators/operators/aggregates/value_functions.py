@@ -189,7 +189,7 @@ def _joined_texts(call: Call) -> ValueCall:
 def sum_of_distinct(values: str, kind: str | None) -> str:
     """The sum of a set of numbers, or null of an empty one, in the type of Spark's ``sum``."""
     if kind in _WHOLE:
-        added = f"CAST(aggregate({values}, CAST(0 AS DECIMAL(38,0)), (a, b) -> CAST(a + b AS DECIMAL(38,0))) AS BIGINT)"
+        added = f"CAST({_added_exactly(values)} AS BIGINT)"
     elif kind is not None and (decimals := decimals_in(kind)):
         precision, scale = decimals[0]
         if precision > _MOST_SUMMED:
@@ -206,6 +206,10 @@ def sum_of_distinct(values: str, kind: str | None) -> str:
     return f"CASE WHEN size({values}) > 0 THEN {added} END"
 
 
+def _added_exactly(values: str) -> str:
+    return f"aggregate({values}, CAST(0 AS DECIMAL(38,0)), (a, b) -> CAST(a + b AS DECIMAL(38,0)))"
+
+
 def _added_as_doubles(values: str) -> str:
     """In the order of the values, as the last digits of the sum depend on one."""
     return f"aggregate(sort_array({values}), CAST(0 AS DOUBLE), (a, b) -> a + CAST(b AS DOUBLE))"
@@ -214,7 +218,9 @@ def _added_as_doubles(values: str) -> str:
 def average_of_distinct(values: str, kind: str | None, decimal_average: Callable[[str, str, int, int], str]) -> str:
     """The average of a set of numbers, or null of an empty one, in the type of Spark's ``avg``."""
     count = f"nullif(CAST(size({values}) AS BIGINT), 0L)"
-    total = sum_of_distinct(values, kind if kind not in _WHOLE else None)
+    if kind in _WHOLE:
+        return f"CAST({_added_exactly(values)} AS DOUBLE) / {count}"
+    total = sum_of_distinct(values, kind)
     return decimal_average(total, count, *decimals_in(kind)[0]) if decimals_in(kind) else f"{total} / {count}"
 
 

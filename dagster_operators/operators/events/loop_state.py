@@ -29,6 +29,7 @@ def still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[st
 
     Earlier versions saved the inputs' ids alone.
 
+    >>> from dagster_operators.operators.events.wiring import EventInput
     >>> one = EventOperator("log", "op", True, "log.py", (EventInput("a", "x/a"), EventInput("b", "x/b")))
     >>> still_closed(one, {"a": "x/a", "b": "y/b"}), still_closed(one, ["a", "c"])
     ({'a': 'x/a'}, {'a': 'x/a'})

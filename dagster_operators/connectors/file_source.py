@@ -25,6 +25,7 @@ from dagster_operators.connectors.debezium_reader import (
 )
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
+from dagster_operators.connectors.json_names import warn_of_other_names
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
@@ -35,6 +36,7 @@ from dagster_operators.connectors.text_reader import TextReader, check_options
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, older_extract
@@ -256,7 +258,7 @@ class FileSource(Connector):
                 options = {"inferSchema": "true", **options, "header": str(text.has_header).lower()}
         paths = reader_paths(session, self._location.file_uris(files))
         found = str(session.read.format(kind).options(**options).load(paths).schema.json())
-        return found if kind == "parquet" else as_spark_infers(found)
+        return found if kind == "parquet" else as_spark_infers(found, zoned=not reads_like_spark(session))
 
     def _check_inferable(self, session: SparkSession, file: SourceFile) -> None:
         try:
@@ -367,6 +369,8 @@ class FileSource(Connector):
             self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
         elif self._text(kind).is_looked_into:
             self._each(files, lambda file: self._text(kind).verify(self._location, file, columns))
+        elif kind == "json":
+            warn_of_other_names(self._location, files[0], self._text(kind), columns)
 
     @override
     def verify_again(self, items: JSON, schema_json: str) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a column that no row of a JSON file has a value in, whichever engine infers the schema."""
+"""What a schema is that is inferred from text, whichever engine infers it: of columns without a value, and of times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from dagster_operators.types.schema import Schema
 _TEXT: Final = Plain("string")
 
 
-def as_spark_infers(schema_json: str) -> str:
+def as_spark_infers(schema_json: str, *, zoned: bool = False) -> str:
     """A schema with text where no value says the type, and without what has no fields: Sail leaves both as they are.
+
+    Args:
+        schema_json: What an engine inferred.
+        zoned: Times are moments: Sail infers that they have no zone, also where the text says one.
 
     >>> from dagster_operators.types.data_type import Array, Field, Plain, Struct
     >>> found = Schema((Field("k", Plain("void")), Field("v", Array(Plain("void"))), Field("none", Struct(()))))
     >>> Schema.from_json(as_spark_infers(found.to_json())).to_ddl()
     '`k` string, `v` array<string>'
+    >>> Schema.from_json(as_spark_infers(Schema.from_ddl("t timestamp_ntz").to_json(), zoned=True)).to_ddl()
+    '`t` timestamp'
     """
-    return Schema(_fields(Schema.from_json(schema_json).fields)).to_json()
+    fields = _fields(Schema.from_json(schema_json).fields)
+    moments = (replace(field, type=Plain("timestamp")) if field.type == Plain("timestamp_ntz") else field for field in fields)
+    return Schema(tuple(moments) if zoned else fields).to_json()
 
 
 def _fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -10,6 +10,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.storage.location import FileLocation
+from dagster_operators.types.schema import Schema
 from tests.engines import ENGINES
 
 BOTH = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("sail", "spark")]
@@ -61,6 +62,29 @@ def test_a_line_of_json_with_more_than_an_object_fails_the_epoch(engine: str, tm
     assert (raised.value.file, raised.value.record) == (str(path), '{"id":2} trailing')
     path.write_text('{"id":1}\n{"id":2}\n')
     assert rows_of(tmp_path, do.FileSource(str(path.parent), schema="id int"), engine) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ('{"ID":1}\n{"ID":2}\n', "columns id, v, so that its rows are null; they have ID. Names are found in their own case"),
+    ('{"value":1}\n', "they have value$"),
+])  # fmt: skip
+def test_objects_without_any_column_are_told(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    source = do.FileSource(str(tmp_path), schema="id int, v string")
+    choice = source.choose(None, lambda: iter(()))
+    assert choice is not None
+    with pytest.warns(RuntimeWarning, match=told):
+        source.verify(choice.slice.items, Schema.from_ddl("id int, v string").to_json())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", ["", "{}\n", '{"ID":1}\n{"id":2}\n', "no JSON\n", '{"s":1}\n{"v":2}'])
+def test_of_objects_with_a_column_nothing_is_said(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    source = do.FileSource(str(tmp_path), schema="id int, v string")
+    choice = source.choose(None, lambda: iter(()))
+    assert choice is not None
+    source.verify(choice.slice.items, Schema.from_ddl("id int, v string").to_json())
 
 
 @pytest.mark.spark

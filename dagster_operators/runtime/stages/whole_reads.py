@@ -17,7 +17,7 @@ from dagster_operators.planner.physical_plan import PhysicalNode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_READERS = re.compile(r"MapPartitionsExec|MapInArrow|FileScan (?:csv|json|text)|Relation \[[^\]]*\] (?:csv|json|text)")
+_READERS = re.compile(r"MapPartitionsExec|MapInArrow|FileScan (?:csv|json)|Relation \[[^\]]*\] (?:csv|json)")
 """How plans tell of reading text: on Sail and of change events on Spark in Python, else by Spark's readers."""
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root
+from dagster_operators.errors import PipelineError
 
 if TYPE_CHECKING:
     from dagster_operators.api.stored_pipeline import StoredPipeline
+    from dagster_operators.runtime.resetting import Place
 
 _KEEP_SINKS = click.option("--keep-sinks", is_flag=True, help="Sinks may keep what they took since, and get it again.")
 
@@ -33,8 +35,15 @@ def rollback(stored: StoredPipeline, *, epoch: int, keep_sinks: bool, as_json: b
 @_KEEP_SINKS
 def reset(stored: StoredPipeline, *, sources: tuple[str, ...], to: str, tables: Any, keep_sinks: bool, as_json: bool) -> None:
     """Have SOURCES of the pipeline in ROOT go on from somewhere else with the next epoch."""
-    from dagster_operators.runtime.resetting import written_place
-
-    made = stored.reset(sources, written_place(to), tables, keep_sinks=keep_sinks)
+    made = stored.reset(sources, _place(to), tables, keep_sinks=keep_sinks)
     told = f"epoch {made.epoch}: {made.transition}"
     answer({"epoch": made.epoch, "transition": made.transition}) if as_json else click.echo(told)
+
+
+def _place(text: str) -> Place:
+    from dagster_operators.runtime.resetting import written_place
+
+    try:
+        return written_place(text)
+    except PipelineError as error:  # how the command is written, whatever the root holds
+        raise click.BadParameter(str(error), param_hint="--to") from None

@@ -166,7 +166,7 @@ def test_the_commands(tmp_path: Path) -> None:
     told = command("reset", root, "rows", "--to", '{"batches": 1}', "--tables", "restart")
     assert told == "epoch 6: reset rows to {'batches': 1}\n"
     assert "is no time" in command("reset", root, "rows", "--to", "soon", "--tables", "keep", code=1)
-    assert "no JSON" in command("reset", root, "rows", "--to", "{", "--tables", "keep", code=2)
+    assert "{ is no position" in command("reset", root, "rows", "--to", "{", "--tables", "keep", code=2)
     made.run_until_caught_up()
     assert len(content(made)["clean"]) == 5
 

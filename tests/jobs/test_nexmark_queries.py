@@ -137,6 +137,36 @@ def test_killed_in_the_middle(tmp_path):
         assert not difference(rows_of_delta(pipeline.snapshot().uri(query)), answer(query, tmp_path / "events"))
 
 
+GOES_ON = """import sys, pathlib, jobs.nexmark.job as job
+pipeline = job.build(pathlib.Path(sys.argv[1]), sys.argv[2:], finished=True)
+while not pipeline.run_epoch().empty:
+    pass"""
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.usefixtures("sail")
+def test_queries_over_changes_killed_in_the_middle(tmp_path):
+    """Those with joins and aggregates of rows that come and go, all in one pipeline, and events of which each has an answer."""
+    queries = ["q3", "q4", "q6", "q9", "q10", "q13", "q20", "q23"]
+    replace(FEW, **OTHERS["q23"]).write(tmp_path / "events", 4)
+    pipeline = build(tmp_path, queries, finished=True, engine=SAIL)
+    for failpoint in ("stage:half_files#60", "before:commit_table:2#2"):
+        environment = {**os.environ, "DAGSTER_OPERATORS_ENGINE": "sail", VARIABLE: failpoint}
+        command = [sys.executable, "-c", GOES_ON, str(tmp_path), *queries]
+        died = subprocess.run(
+            command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        assert 0 < len(pipeline.history()) < 4
+    pipeline.run_until_caught_up()
+    assert len(pipeline.history()) == 4
+    for query in queries:
+        right = answer(query, tmp_path / "events")
+        assert right.num_rows
+        assert not difference(rows_of_delta(pipeline.snapshot().uri(query)), right)
+
+
 def test_a_difference_is_told():
     two = pa.table({"a": [1, 2]})
     assert not difference(pa.table({"a": [2, 1]}), two)

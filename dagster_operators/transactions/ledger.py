@@ -368,9 +368,9 @@ class DeltaLedger:
     def _delete_old(self, files: Collection[LedgerFile], version: int, old: float) -> None:
         """Delete files that were folded a while ago, ones that were written but never committed, and the old part of the log."""
         active = {file.path for file in files}
-        for name, written in self._root.written("ledger").items():
-            if name.endswith(".parquet") and name not in active and written < old:
-                self._root.delete_file(f"ledger/{name}")
+        there = self._root.written("ledger")
+        gone = [name for name, written in there.items() if name.endswith(".parquet") and name not in active and written < old]
+        self._root.delete_files([f"ledger/{name}" for name in gone])
         self._log.clean(version - _KEPT_VERSIONS, old)
 
 

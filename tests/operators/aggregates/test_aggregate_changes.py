@@ -284,6 +284,25 @@ def test_long_whole_numbers_add_up_beyond_their_type_on_the_way(tmp_path: Path, 
         assert table(pipeline, "wide") == [["a", float(LONG), -float(LONG)]]
 
 
+@pytest.mark.sail
+def test_what_divides_by_the_rows_of_none_is_told_and_its_remedy_works(tmp_path: Path) -> None:
+    def run(share: str) -> do.Pipeline:
+        batches = [
+            [*changes("insert", row("a", 1)), *changes("delete", row("a", 1))],
+            changes("insert", row("a", 1), row("a", 3)),
+        ]
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).as_changes()
+        rows.aggregate(share=share, name="in_all").to_table("t")
+        pipeline.run_epoch()
+        return pipeline
+
+    with pytest.raises(OperatorsError, match=r"divided by zero.*nullif\(divisor, 0\)"):
+        run("count_if(v > 1) / count(*)")
+    assert table(run("count_if(v > 1) / nullif(count(*), 0)"), "t") == [[None]]
+    assert table(run("count_if(v > 1) / nullif(count(*), 0)"), "t") == [[0.5]]
+
+
 COUNTED = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "mean": "avg(f)"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -151,6 +152,10 @@ def loaded_with(**attributes: Any) -> dg.Definitions:
         (folder / "defs.yaml").write_text(yaml.safe_dump(body), "utf-8")
         with sandbox.load_component_and_build_defs(defs_path=folder) as (_, defs):
             return defs
+
+
+def test_every_setting_of_definitions_is_an_attribute() -> None:
+    assert set(inspect.signature(do.build_definitions).parameters) - {"pipelines"} <= set(do.PipelineComponent.model_fields)
 
 
 def test_what_is_python_is_named_by_its_place() -> None:

@@ -51,7 +51,8 @@ def test_sail_reads_what_the_cases_say(sail: SparkSession, tmp_path: Path) -> No
     assert read_texts(sail, tmp_path) == expected("sail")
 
 
-@pytest.mark.timeout(900)  # one query, of some forty readers
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # one query, of some forty readers, which Spark takes long to plan
 def test_spark_reads_what_the_cases_say(spark: SparkSession, tmp_path: Path) -> None:
     write_texts(tmp_path)
     assert read_texts(spark, tmp_path) == expected("spark")

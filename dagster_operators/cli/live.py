@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +49,7 @@ class Running:
         self._source = source
         self._as_json = as_json
         self._stopped = threading.Event()
+        self._handlers: dict[int, Callable[[int, object], None]] = {}
         self._is_clocked = _is_clocked(pipeline)
         self.count = 0
 
@@ -64,6 +65,7 @@ class Running:
         self._keep(0)
         while True:
             result = self._pipeline.run_epoch()
+            self._handle()
             end = min(end, time.monotonic() + self._limit)
             self._tell(result)
             if self._stopped.is_set():
@@ -95,16 +97,23 @@ class Running:
 
         def stop(number: int, _frame: object) -> None:
             self._stopped.set()
+            self._handlers.pop(number, None)
             signal.signal(number, before[signal.Signals(number)])
 
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for number in before:
-                signal.signal(number, stop)
+            self._handlers = dict.fromkeys(before, stop)
+            self._handle()
             yield
         finally:
+            self._handlers = {}
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _handle(self) -> None:
+        """Be told of signals, also where an engine that has started since would end with them: Sail's server does at Ctrl-C."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def _keep(self, seconds: float) -> bool:
         """Keep the lines that have come, or come in some seconds; whether there were any."""

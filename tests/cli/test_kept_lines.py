@@ -221,6 +221,17 @@ def test_a_signal_ends_a_run_behind_its_epoch(tmp_path, number):
     assert signal.getsignal(number) is before
 
 
+def test_an_engine_that_starts_in_the_first_epoch_does_not_take_the_signal(tmp_path):
+    taken = []
+    made = Epochs(tmp_path, {
+        1: lambda: signal.signal(signal.SIGINT, lambda *_: taken.append(1)), 2: lambda: signal.raise_signal(signal.SIGINT),
+    })  # fmt: skip
+    running = Running(made, float("inf"))
+    with running.stopping():
+        running.run()
+    assert (made.asked, made.ended, taken) == (2, (), [])
+
+
 class Ticking:
     """A pipeline of which each epoch has something new."""
 

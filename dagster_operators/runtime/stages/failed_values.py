@@ -1,7 +1,8 @@
 """Which expression it was that a value did not fit: engines say what was wrong with a value, and not where it was computed.
 
 An engine's text is recognised as being about a cast, about a number that is too large for its type, or about a division by zero.
-Of the operators of the stage those count that have an expression in which that can happen.
+Of the operators of the stage those count that have an expression in which that can happen. Where none has, the engine failed at
+something of its own, or where no expression of the user's is: then nothing is said of values.
 """
 
 from __future__ import annotations
@@ -38,22 +39,31 @@ class _Failure:
     nodes: tuple[str, ...]
 
 
+_OF_SAIL: Final = r"Can't cast value|Cast error: value of \S+ is out of range"
+"""It calculates whole numbers in a wider type and casts the result, so that such a text is of a cast or of a calculation."""
+
 _FAILURES: Final = (
     _Failure(
-        re.compile(r"DIVIDE_BY_ZERO|[Dd]ivi(?:sion|de) by zero"),
+        re.compile(r"(?:DIVIDE|REMAINDER)_BY_ZERO|(?:[Dd]ivi(?:sion|de)|[Rr]emainder) by zero"),
         "a number is divided by zero",
         "have nothing come of it, by nullif(divisor, 0) in place of the divisor, or leave such rows out with filter(...) before",
         ("Div", "IntDiv", "Mod", "Anonymous"),
     ),
     _Failure(
-        re.compile(r"CAST_INVALID_INPUT|Cannot cast (?:string|value)|Error parsing|CAST_OVERFLOW|Can't cast value"),
+        re.compile(
+            r"CAST_INVALID_INPUT|Cannot cast (?:string|value)|Error parsing timestamp|CAST_OVERFLOW|Cannot cast to Decimal|"
+            + _OF_SAIL
+        ),
         "a value is not one of the type that it is to have",
         "write try_cast(x AS type), which gives null for such values (sum and avg of text cast it to double), "
         "or leave such rows out with filter(...) before",
         (CAST, "Sum", "Avg"),
     ),
     _Failure(
-        re.compile(r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|is out of range|[Oo]verflow"),
+        re.compile(
+            r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|Arithmetic [Oo]verflow|Int\d+ overflow on|"
+            r"Overflow (?:happened on|while rounding)|" + _OF_SAIL
+        ),
         "a number is too large for its type",
         "compute with a wider type: CAST(x AS decimal(38, 0)) of whole numbers, or CAST(x AS double), which may lose some digits",
         ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Avg", "Pow", "Round"),
@@ -62,7 +72,9 @@ _FAILURES: Final = (
 
 
 def failed_value(error: StageFailedError, written: Dataflow, names: Collection[str]) -> StageFailedError | None:
-    """The error that names the operator, column and expression; None if the engine's text is about something else.
+    """The error that names the operator, column and expression.
+
+    None if the engine's text is about something else, or if none of the operators has an expression in which that can happen.
 
     Args:
         error: That of the stage; what the engine said is its cause.
@@ -70,25 +82,30 @@ def failed_value(error: StageFailedError, written: Dataflow, names: Collection[s
         names: The operators that may be meant.
     """
     text = str(error.__cause__ or error)
-    kind = next((one for one in _FAILURES if one.text.search(text)), None)
-    if kind is None:
+    meant = {kind: found for kind in _FAILURES if kind.text.search(text) and (found := _meant(kind, written, names))}
+    if not meant:
         return None
-    found = [
+    found = [one for several in meant.values() for one in several]
+    where: dict[str, Any] = {}
+    problem = f"{', or '.join(kind.problem for kind in meant)} ({error.problem.removeprefix(FAILED)})"
+    if len(found) == 1:
+        name, column, expression = found[0]
+        where = {"operator": name, **({"column": column} if column else {}), "expression": expression}
+    else:
+        told = "; ".join(f"{name}: {f'{column} = ' if column else ''}{text}" for name, column, text in found[:_MOST_TOLD])
+        problem += f", in one of {told}{f' (and {len(found) - _MOST_TOLD} more)' if len(found) > _MOST_TOLD else ''}"
+        where = {"operator": found[0][0]} if len({name for name, _, _ in found}) == 1 else {}
+    return StageFailedError(FAILED + problem, remedy="; ".join(kind.remedy for kind in meant), **{**where, **error.where})
+
+
+def _meant(kind: _Failure, written: Dataflow, names: Collection[str]) -> list[tuple[str, str, str]]:
+    """The operators, columns and expressions in which a failure can happen."""
+    return [
         (name, column, expression)
         for name in written.nodes if name in names
         for column, expression in _expressions(written.nodes[name].operator)
         if _can(expression, kind.nodes)
     ]  # fmt: skip
-    where: dict[str, Any] = {}
-    problem = f"{kind.problem} ({error.problem.removeprefix(FAILED)})"
-    if len(found) == 1:
-        name, column, expression = found[0]
-        where = {"operator": name, **({"column": column} if column else {}), "expression": expression}
-    elif found:
-        told = "; ".join(f"{name}: {f'{column} = ' if column else ''}{text}" for name, column, text in found[:_MOST_TOLD])
-        problem += f", in one of {told}{f' (and {len(found) - _MOST_TOLD} more)' if len(found) > _MOST_TOLD else ''}"
-        where = {"operator": found[0][0]} if len({name for name, _, _ in found}) == 1 else {}
-    return StageFailedError(FAILED + problem, remedy=kind.remedy, **{**where, **error.where})
 
 
 def _expressions(operator: LogicalOperator) -> Iterator[tuple[str, str]]:

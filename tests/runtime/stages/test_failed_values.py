@@ -10,6 +10,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, RestoredTableError, SchemaError, StageFailedError, UserFunctionError
 from dagster_operators.runtime.engine import Spark
+from dagster_operators.runtime.stages.failed_values import failed_value
 from tests.engines import EMBEDDED, SAIL
 
 ROWS = [[("a", 2**63 - 1), ("1", 1)]]
@@ -48,6 +49,64 @@ def test_the_expression_is_named_and_the_remedy_works(
     made, rows = pipeline(tmp_path / "right", engine)
     rows.with_columns(w=right, name="computed").to_table("t")
     assert made.run_epoch().rows == {"t": 2}
+
+
+TOLD = [  # what engines say, and the expressions that it may be of
+    ("[ARITHMETIC_OVERFLOW] long overflow. Use 'try_add' to tolerate overflow", ["v + 1", "sum(v)"]),
+    ("[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] 1E+38 cannot be represented", ["v + 1", "sum(v)"]),
+    ("Arithmetic overflow: Overflow happened on: 9223372036854775807 + 1", ["v + 1", "sum(v)"]),
+    ("Int64 overflow on negative(-9223372036854775808)", ["v + 1", "sum(v)"]),
+    ("Cast error: Can't cast value 2147483648 to type Int32", ["CAST(v AS int)", "v + 1", "sum(v)"]),
+    ("Cast error: value of 9223372036854775808 is out of range Int64", ["CAST(v AS int)", "v + 1", "sum(v)"]),
+    ("[CAST_INVALID_INPUT] The value 'a' of the type STRING cannot be cast to INT", ["CAST(v AS int)", "sum(v)"]),
+    ("[CAST_OVERFLOW] The value 9L of the type BIGINT cannot be cast to INT due to an overflow", ["CAST(v AS int)", "sum(v)"]),
+    ("Cannot cast string 'a' to value of Int64 type", ["CAST(v AS int)", "sum(v)"]),
+    ("[DIVIDE_BY_ZERO] Division by zero", ["1 / v"]),
+    ("[REMAINDER_BY_ZERO] Remainder by zero", ["1 / v"]),
+    ("Buffer overflow. Available: 0, required: 11. To avoid this, increase spark.kryoserializer.buffer.max value", []),
+    ("java.lang.StackOverflowError", []),
+    ("Arrow error: Offset overflow error: 2147483700", []),
+    ("offset overflow while concatenating arrays", []),
+    ("index 5 is out of range for slice of length 3", []),
+    ("External error: Error parsing the footer of the file", []),
+]
+
+
+@pytest.mark.parametrize(("told", "of"), TOLD)
+def test_what_an_engine_says_is_of_expressions_in_which_it_can_happen(tmp_path: Path, told: str, of: list[str]) -> None:
+    made = do.Pipeline("p", root=str(tmp_path))
+    rows = made.source("rows", do.MemorySource(ROWS, schema="k string, v bigint"))
+    rows = rows.with_columns(a="CAST(v AS int)", b="v + 1", c="1 / v", d="upper(k)", name="computed")
+    rows.key_by("k").aggregate(e="sum(v)", name="summed").to_table("t")
+    error = StageFailedError("the stage failed: it did", remedy="see the cause", stage="t")
+    error.__cause__ = RuntimeError(told)
+    found = failed_value(error, made.dataflow, ["computed", "summed"])
+    if not of:
+        assert found is None
+        return
+    assert found is not None
+    assert found.where["stage"] == "t"
+    expressions = ("CAST(v AS int)", "v + 1", "1 / v", "sum(v)", "upper(k)")
+    assert [one for one in expressions if one in f"{found.problem} {found.where.get('expression')}"] == of
+    assert failed_value(error, made.dataflow, ["rows"]) is None, "no expression is in the stage"
+
+
+@pytest.mark.sail
+def test_a_calculation_that_sail_tells_as_a_cast(tmp_path: Path, sail: object) -> None:
+    """Whole numbers below bigint: the text is that of a cast, and there is none."""
+
+    def computed(name: str, expression: str) -> do.Pipeline:
+        made = do.Pipeline("p", root=str(tmp_path / name), engine=SAIL)
+        rows = made.source("rows", do.MemorySource([[(2**31 - 1,)]], schema="i int"))
+        rows.with_columns(w=expression, name="computed").to_table("t")
+        return made
+
+    with pytest.raises(StageFailedError, match="a number is too large for its type") as caught:
+        computed("wrong", "i + 1").run_epoch()
+    assert (caught.value.where["operator"], caught.value.where["expression"]) == ("computed", "i + 1")
+    right = computed("right", "CAST(i AS decimal(38, 0)) + 1")
+    right.run_epoch()
+    assert right.to_arrow("t").to_pylist() == [{"i": 2**31 - 1, "w": 2**31}]
 
 
 @pytest.mark.sail

@@ -193,10 +193,17 @@ class OwnTable(Protocol):
 
 @dataclass(frozen=True)
 class PhysicalState:
-    """A state table that an operator declares: what it is called and which column its files are pruned by."""
+    """A state table that an operator declares.
+
+    Attributes:
+        name: What it is called.
+        range_column: The column that its files are pruned by.
+        may_lack: Columns that earlier versions did not write: in their files they are null.
+    """
 
     name: str
     range_column: str | None = None
+    may_lack: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

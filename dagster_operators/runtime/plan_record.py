@@ -200,7 +200,9 @@ def _states(made: Plan, dataflow: Dataflow, name: str, identity: str) -> Iterato
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)
         by_name = isinstance(operator, Aggregation)
-        record = DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves, by_name=by_name)
+        may_lack = tuple(column for column in state.may_lack if column in Schema.from_json(schema).names)
+        told = f"State of {name}"
+        record = DatasetRecord(schema, "state", told, fingerprint, evolves, by_name=by_name, may_lack=may_lack)
         yield f"state/{identity}.{state.name}", record
 
 

@@ -51,6 +51,7 @@ class DatasetRecord:
         cluster_by: The columns by which a compaction orders its rows.
         target_file_size: About so many bytes a file has that a compaction writes; 0 for the default.
         by_name: Of state, whether the order of its columns means nothing; that of others says who is first of rows that tie.
+        may_lack: Of state, columns that files of earlier versions do not have, where they are null.
     """
 
     schema_json: str
@@ -63,6 +64,7 @@ class DatasetRecord:
     cluster_by: tuple[str, ...] = added(2, ())
     target_file_size: int = added(2, 0)
     by_name: bool = added(2, False)  # noqa: FBT003 - a field, as the others
+    may_lack: tuple[str, ...] = added(2, ())
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,9 @@ def _wider(dataset: str, status: TableStatus, record: DatasetRecord) -> str:
 def _fits(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...], record: DatasetRecord) -> bool:
     """Whether rows that are there may stay where columns are others."""
     if record.kind == "state":
-        return record.by_name and sorted(stored) == sorted(wanted)
+        there = {name for name, _ in stored}
+        known = [one for one in wanted if one[0] in there or one[0] not in record.may_lack]
+        return known == [*stored] or (record.by_name and sorted(stored) == sorted(known))
     is_state = STATE_OF in json.loads(record.fingerprint or "{}")  # rows that tie go by the order of their columns
     return _only_adds(stored, wanted) and not (is_state and [one for one in wanted if one in stored] != [*stored])
 

@@ -11,10 +11,12 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.operators.relational.event_changes import ChangesOfEvents
 from dagster_operators.state import compaction
 from tests.engines import ENGINES, SAIL
 
 SCHEMA = "id long, v string, n decimal(10,2)"
+SLOW = pytest.param("spark", "fail", marks=pytest.mark.slow)
 Event = dict[str, Any]
 
 
@@ -359,6 +361,38 @@ def test_values_that_were_not_sent_of_events_that_come_late_and_again(
         assert current(pipeline) == there
         numbers = [row[1] for row in there.values() if row[1] is not None]
         assert [tuple(row) for row in pipeline.read("sums").collect()] == [(3, sum(numbers) if numbers else None)]
+
+
+@pytest.mark.parametrize(("engine", "unknown"), [("sail", "repair"), SLOW])
+def test_state_of_a_version_that_took_no_such_values_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str, unknown: str
+) -> None:
+    """It has no column for the places of values: each is of the event that its row is of."""
+    request.getfixturevalue(engine)
+    monkeypatch.setattr(compaction, "TIER_LENGTH", 2)  # so that old runs fold with new ones
+    told: list[list[tuple[str, int, str, int, int]]] = [  # what is done, key, v, n, place
+        [("c", 1, "a", 1, 10), ("c", 2, "b", 2, 11)],
+        [("u", 1, "b", 3, 20)],
+        [("u", 1, UNSENT, 4, 30), ("u", 2, "e", 9, 31)],
+        [("u", 1, "c", 7, 15)],
+        [("u", 1, "d", 8, 25), ("u", 2, UNSENT, 5, 32)],
+    ]
+    epochs: list[list[Event]] = [
+        [{"op": done, "after": {"id": key, "v": v, "n": n}, "at": place} for done, key, v, n, place in events] for events in told
+    ]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(ChangesOfEvents, "_may_be_late", False)
+        old = pipeline_over(tmp_path, ENGINES[engine], order_by="at", unknown=unknown)
+        for number in (0, 1):
+            arrive(tmp_path, number, epochs[number])
+            old.run_epoch()
+    came = [*epochs[0], *epochs[1]]
+    for number in (2, 3, 4):
+        arrive(tmp_path, number, epochs[number])
+        pipeline = pipeline_over(tmp_path, ENGINES[engine], order_by="at", unknown=unknown)
+        pipeline.run_epoch()
+        came += epochs[number]
+        assert current(pipeline) == left_by(came)
 
 
 @pytest.mark.sail

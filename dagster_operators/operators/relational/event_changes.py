@@ -17,7 +17,7 @@ from dagster_operators.errors import BadInputError
 from dagster_operators.graph.changes import CHANGE, DELETE, ENTRY, MOVE, OF_SEVERAL, OPERATION, PLACE, TRUNCATE, told_column
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.key_join import with_keys_of
-from dagster_operators.operators.physical import Analysed, Rows, StageContext, StateRuns
+from dagster_operators.operators.physical import Analysed, PhysicalState, Rows, StageContext, StateRuns
 from dagster_operators.operators.relational.last_row import orderable
 from dagster_operators.operators.relational.ranking import OrderItem, first_rows
 from dagster_operators.operators.relational.to_changes import (
@@ -47,6 +47,7 @@ _TRUNCATES: Final = f"{OPERATION} = '{TRUNCATE}'"
 class ChangesOfEvents(ChangesOfRows):
     """The lowering of a ``to_changes`` of change events."""
 
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION, may_lack=(SINCE,)),)
     reads_twice: ClassVar[bool] = True
     of_events: ClassVar[bool] = True
 

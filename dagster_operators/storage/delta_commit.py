@@ -204,22 +204,15 @@ class TableLog:
         written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
         if written is None:
             return None
-        if not self.was_last(base, stamp) and not self._is_next(base, stamp):
-            self._root.delete_file(self._file(base + 1))
+        if not self.was_last(base, stamp) and (found := self.stamp(base)) != stamp:
+            # Where another entry was written over the version, others may have built on ours since: the log must have no hole.
+            if found == GONE or not self.has(base + 2):
+                self._root.delete_file(self._file(base + 1))
             return None
         self._seen = (base + 1, written, at)
         if linked and (base + 1) % self._interval == 0:
             self._checkpoint(base + 1)
         return written
-
-    def _is_next(self, base: int, stamp: Stamp) -> bool:
-        """Whether the entry behind the version, which is there already, is the log's next one, with nothing behind it."""
-        names = [entry_path(number).removeprefix(f"{LOG}/") for number in (base, base + 1)]
-        found = self._root.stamps_behind(f"{self._dataset}/{LOG}", names[0][:-1])
-        if found is None:
-            return self.stamp(base) == stamp
-        entries = {name for name in found if name.endswith(".json") and _version(name) is not None}
-        return found.get(names[0]) == stamp and entries <= {*names}
 
     def was_last(self, base: int, stamp: Stamp) -> bool:
         """Whether the log ended with the version so short a time ago that it cannot have been cleaned out or replaced since.
@@ -307,11 +300,10 @@ class TableLog:
     def clean(self, before: int, older_than: float) -> None:
         """Delete entries and checkpoints of versions before the last checkpoint and ``before``, written before ``older_than``.
 
-        From the oldest on, so that a version that is there has all between it and the last in the log: ``append`` relies on it
-        where a store cannot tell what is behind an entry. Where it can, all go in one request.
+        One by one from the oldest on, so that a version that is there has all between it and the last in the log, also if this
+        ends halfway: ``append`` relies on it, and so does the search for missing entries. One request would delete in any order.
         """
         names = self._root.written(f"{self._dataset}/{LOG}")
-        gone = list[str]()
         checkpoints = [version for name in names if ".checkpoint." in name and (version := _version(name)) is not None]
         limit = min(before, max(checkpoints, default=0))
         for name in names:
@@ -319,14 +311,9 @@ class TableLog:
             is_temporary = name.startswith(".") and name.endswith(".tmp")
             if is_temporary or (version is not None and version < limit):
                 if names[name] < older_than:
-                    gone.append(path)
+                    self._root.delete_file(path)
                 elif not is_temporary:
-                    break
-        if self._root.lists_from:
-            self._root.delete_files(gone)
-            return
-        for path in gone:
-            self._root.delete_file(path)
+                    return
 
 
 def _moment() -> tuple[float, float]:

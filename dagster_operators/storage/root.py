@@ -53,11 +53,6 @@ class Root:
         """Keys are in no pickle: the root is opened anew where it gets to, with the keys that are known there."""
         return _opened, (self.uri, self.access, self.durable)
 
-    @property
-    def lists_from(self) -> bool:
-        """Whether one request tells all files of a folder behind a name."""
-        return self._objects is not None and self._objects.lists_from
-
     @functools.cached_property
     def _objects(self) -> ObjectStore | None:
         """The object store that the root is on."""
@@ -297,18 +292,11 @@ class Root:
 
     def stamps(self, folder: str, names: Sequence[str]) -> list[tuple[int, int]]:
         """The stamps of files of a folder whose names follow each other there, in one request where a store can say so much."""
-        found = self.stamps_behind(folder, names[0][:-1])
-        if found is None:
+        if self._objects is None or not self._objects.lists_from:
             return [self.stamp(f"{folder}/{name}") for name in names]
-        return [found.get(name, (0, 0)) for name in names]
-
-    def stamps_behind(self, folder: str, name: str) -> dict[str, tuple[int, int]] | None:
-        """The stamps of a folder's files whose names come behind one; None where that takes more than a request."""
-        if self._objects is None or not self.lists_from:
-            return None
         with self.guard(folder, "files cannot be looked up"):
-            found = self._objects.behind(self._key(folder), name)
-        return {other: (about.mark, about.size) for other, about in found.items()}
+            found = self._objects.behind(self._key(folder), names[0][:-1])
+        return [(found[name].mark, found[name].size) if name in found else (0, 0) for name in names]
 
     def children(self, path: str) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""

@@ -8,7 +8,9 @@ import pytest
 
 from dagster_operators.errors import ForeignWriteError, PipelineBusyError, RestoredTableError, StorageError
 from dagster_operators.runtime.compacting import compact
-from dagster_operators.storage.delta_commit import TableLog
+from dagster_operators.storage.delta_commit import GONE, TableLog
+from dagster_operators.storage.log_damage import damage
+from dagster_operators.storage.log_entries import versions_of
 from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
@@ -242,27 +244,125 @@ def test_what_somebody_else_writes_behind_the_decision_is_not_written_over(make,
         assert run.wrong_tables() == []
 
 
-def test_old_parts_of_the_ledger_are_deleted_in_few_requests(make, s3, monkeypatch):
+@pytest.fixture
+def forgetful(monkeypatch):
+    """A ledger keeps little of its past."""
     for name, value in {"ledger_files.FOLD_COUNT": 6, "ledger._KEPT_SECONDS": -10.0, "ledger._KEPT_VERSIONS": 10}.items():
         monkeypatch.setattr(f"dagster_operators.transactions.{name}", value)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_old_records_are_deleted_in_few_requests_and_old_entries_in_their_order(make, s3, monkeypatch):
+    entries, delete = list[str](), Root.delete_file
+
+    def told(root, path):
+        entries.extend([path] if path.startswith("ledger/_delta_log/") else [])
+        delete(root, path)
+
+    monkeypatch.setattr(Root, "delete_file", told)
     with make() as run:
         for _ in range(16):
             Flow(run).epoch()
         check_result(run, 16)
         assert len([name for name in run.root.children("ledger") if name.endswith(".parquet")]) < 16 * 5 / 2
         assert f"{20:020d}.json" not in run.root.children("ledger/_delta_log")
+    assert len(entries) > 20
+    assert entries == sorted(set(entries)), "from the oldest on, each by a request of its own"
     deleted = [line for line in s3.requests() if "?delete" in line or line.startswith("DELETE")]
-    assert len(deleted) <= 16 * 3 + 4, "three of each epoch's own, and two of each fold of folds"
+    assert len(deleted) - len(entries) <= 16 * 3 + 2, "three of each epoch's own, and one of each fold of folds"
     check_result(make(), 16)
 
 
+@pytest.mark.usefixtures("forgetful")
+def test_a_cleaning_that_ends_anywhere_leaves_a_whole_log(make, s3):
+    with make() as run:
+        for _ in range(5):
+            Flow(run).epoch()
+        run._ledger._log._checkpoint(run._ledger.look().version)
+        last, delete, left = run._ledger.look().version, Root.delete_file, 3
+
+        def some(root, path):
+            nonlocal left
+            if not left:
+                raise Died
+            left -= 1
+            delete(root, path)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Root, "delete_file", some)
+            with pytest.raises(Died):
+                run._ledger._log.clean(last, time.time() + 60)
+    assert versions_of(run.root, "ledger") == list(range(3, last + 1))
+    assert damage(run.root, "ledger") == ""
+    check_result(make(), 5)
+
+
+@pytest.mark.parametrize("dataset", ["ledger", "tables/clean"])
+def test_what_another_writer_builds_on_an_entry_before_its_writer_looks_back_stands(make, monkeypatch, dataset):
+    """A take-over, a decision from the command line, or anybody else who commits to the table."""
+    with make() as run:
+        Flow(run).epoch()
+        base = versions_of(run.root, dataset)[-1]
+        ours, theirs, link = TableLog(run.root, dataset), TableLog(run.root, dataset), TableLog._link
+
+        def linked(log, version, entry):
+            stamp = link(log, version, entry)
+            if log is ours:
+                assert theirs.append(version + 1, stamp, LogEntry(()))
+            return stamp
+
+        monkeypatch.setattr(TableLog, "_link", linked)
+        stamp = ours.append(base, ours.stamp(base), LogEntry(()))
+        assert stamp == ours.stamp(base + 1) != GONE
+        assert versions_of(run.root, dataset) == list(range(base + 3))
+        assert damage(run.root, dataset) == ""
+
+
+def test_a_record_on_which_another_run_built_before_its_writer_looked_back_stands(make, monkeypatch):
+    with make() as run, make() as other:
+        Flow(run).epoch()
+        seen, link = run.look(), TableLog._link
+        record, mine = seen.entries[-1].record, run._ledger._log
+        mine._seen = None  # it stood still
+
+        def linked(log, version, entry):
+            stamp = link(log, version, entry)
+            if log is mine:
+                assert not isinstance(other._ledger.append(record, other.look().version), Conflict)
+            return stamp
+
+        monkeypatch.setattr(TableLog, "_link", linked)
+        assert not isinstance(run._ledger.append(record, seen.version), Conflict)
+        assert run.look() == make().view() == other.look()
+        assert run.look().version == seen.version + 2
+
+
 def test_a_run_that_slept_finds_that_its_next_entry_is_free_because_it_was_cleaned_out(make):
-    """All old entries are deleted in one request, in any order: the one behind its own may go before its own."""
     with make() as run:
         for _ in range(2):
             Flow(run).epoch()
         log, base = TableLog(run.root, "ledger"), 4
-        entry = f"ledger/_delta_log/{base + 1:020d}.json"
-        run.root.delete_file(entry)
+        stamp = log.stamp(base)
+        for version in range(base + 2):
+            run.root.delete_file(f"ledger/_delta_log/{version:020d}.json")
+        assert log.append(base, stamp, LogEntry(())) is None
+        assert versions_of(run.root, "ledger")[0] == base + 2, "what it wrote is gone again"
+
+
+@pytest.mark.parametrize("built_on", [False, True])
+def test_an_entry_behind_a_version_that_was_written_over_is_deleted_unless_others_built_on_it(make, monkeypatch, built_on):
+    with make() as run:
+        Flow(run).epoch()
+        table, log, link = "tables/clean", TableLog(run.root, "tables/clean"), TableLog._link
+        base = versions_of(run.root, table)[-1]
+
+        def linked(log, version, entry):
+            stamp = link(log, version, entry)
+            run.root.write(f"{table}/_delta_log/{version:020d}.json", THEIRS.encode())
+            if built_on:
+                assert run.root.create(f"{table}/_delta_log/{version + 2:020d}.json", THEIRS.encode())
+            return stamp
+
+        monkeypatch.setattr(TableLog, "_link", linked)
         assert log.append(base, log.stamp(base), LogEntry(())) is None
-        assert run.root.read(entry) is None
+        assert versions_of(run.root, table) == list(range(base + 3 if built_on else base + 1))

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.events.event_operators import EventOperators
-from dagster_operators.operators.events.event_program import STOPPED
+from dagster_operators.operators.events.stopped import EVENT_OPERATORS, STOPPED
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.results import EpochResult
 
@@ -81,7 +80,7 @@ class Stopping:
     def _is_told(self) -> bool:
         """Whether there is nobody who is to be told that the pipeline is stopped, unless an epoch is open."""
         last = self.epochs.coordinator.last_complete()
-        operators = [name for name, node in self.dataflow.nodes.items() if isinstance(node.operator, EventOperators)]
+        operators = [name for name, node in self.dataflow.nodes.items() if node.operator.kind == EVENT_OPERATORS]
         return last is None or all(f"{name}.{STOPPED}" in last.metrics for name in operators)
 
 

@@ -12,7 +12,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.graph.slice import JSON, SourceSlice
-from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.stopped import EVENT_OPERATORS
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
@@ -310,7 +310,7 @@ class HistoryChoosing:
     def _stops_left(self) -> Sequence[tuple[int, frozenset[str]]]:
         """The epochs in which event operators are still to be told that the pipeline is stopped, as they were."""
         nodes = self._planning.dataflow.nodes.values()
-        told = [node.name for node in nodes if isinstance(node.operator, EventOperators)]
+        told = [node.name for node in nodes if node.operator.kind == EVENT_OPERATORS]
         return self.history.stops[len(self._made.stops()) :] if told else ()
 
     def _marks(self) -> dict[str, int]:

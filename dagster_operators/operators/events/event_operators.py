@@ -14,6 +14,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.events.stopped import EVENT_OPERATORS
 from dagster_operators.operators.events.swapped import swapped
 from dagster_operators.operators.events.wiring import COLUMNS, KEY, TIME, TIMER, EventOperator, EventSource, as_json, origins_of
 
@@ -37,7 +38,7 @@ class EventOperators(LogicalOperator):
             Empty if there is one of each operator.
     """
 
-    kind: ClassVar[str] = "event_operators"
+    kind: ClassVar[str] = EVENT_OPERATORS
     repeatable: ClassVar[bool] = False
     declares_state: ClassVar[bool] = True
     texts: ClassVar[tuple[str, ...]] = ("files", "descriptor")

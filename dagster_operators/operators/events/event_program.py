@@ -16,6 +16,7 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
 from dagster_operators.operators.events.ignored import Ignored
 from dagster_operators.operators.events.message_rows import SourceMessages
+from dagster_operators.operators.events.stopped import STOPPED
 from dagster_operators.operators.events.wiring import KEY
 from dagster_operators.time.watermark import MAX_WATERMARK
 
@@ -29,9 +30,6 @@ SAVED: Final = "saved"
 
 IGNORED: Final = "ignored."
 """How the figures begin that say how many messages were sent to an output that is not declared; its address is behind it."""
-
-STOPPED: Final = "told_to_stop"
-"""The figure of an epoch in which operators were told that the pipeline is stopped."""
 
 
 class EventProgram:

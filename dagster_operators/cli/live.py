@@ -111,9 +111,10 @@ class Running:
                 signal.signal(number, handler)
 
     def _handle(self) -> None:
-        """Be told of signals, also where an engine that has started since would end with them: Sail's server does at Ctrl-C."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        """Be told of signals, also where an engine that another thread started since would end with them, as Sail's server."""
+        for number, handler in list(self._handlers.items()):  # one that comes meanwhile takes its own out
+            if number in self._handlers:
+                signal.signal(number, handler)
 
     def _keep(self, seconds: float) -> bool:
         """Keep the lines that have come, or come in some seconds; whether there were any."""

@@ -11,8 +11,10 @@ import contextlib
 import math
 import os
 import selectors
+import signal
 import subprocess
 import sys
+import threading
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +83,7 @@ _PROCESSES: Final = Path("/proc")
 
 
 class InProcess:
-    """A server in threads of this process."""
+    """A server in threads of this process, which Ctrl-C does not end: what is to end then, this process says."""
 
     def __init__(self) -> None:
         _need_sail()
@@ -95,7 +97,9 @@ class InProcess:
 
     def session(self) -> SparkSession:
         """A session on it."""
-        return _session(self.port)
+        found = _session(self.port)
+        _take_back_interrupts()
+        return found
 
 
 class OwnProcess:
@@ -224,6 +228,17 @@ def _let_be_inactive(session: Any) -> None:
 
     if getattr(Sessions._active_session, "session", None) is session:  # noqa: SLF001 - there is no other way
         Sessions._active_session.session = None  # noqa: SLF001
+
+
+def _take_back_interrupts() -> None:
+    """Let an interrupt be told to this process alone. A server ends with it, too, from its first answer on.
+
+    Only the main thread can do that. The server that ends leaves those waiting who ask it something: the last epoch of a run, or
+    the next one in a notebook.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is threading.main_thread() and handler is not None:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _session(port: int) -> SparkSession:

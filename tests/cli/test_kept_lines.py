@@ -232,6 +232,25 @@ def test_an_engine_that_starts_in_the_first_epoch_does_not_take_the_signal(tmp_p
     assert (made.asked, made.ended, taken) == (2, (), [])
 
 
+def test_a_signal_just_as_handlers_are_put_back_ends_the_run_and_a_second_one_does_so_at_once(tmp_path, monkeypatch):
+    put = signal.signal
+
+    def interrupted(number, handler):
+        before = put(number, handler)
+        if number == signal.SIGINT and made.asked == 1 and not running._stopped.is_set():
+            signal.raise_signal(signal.SIGTERM)
+        return before
+
+    before = signal.getsignal(signal.SIGTERM)
+    made = Epochs(tmp_path)
+    running = Running(made, float("inf"))
+    with running.stopping():
+        monkeypatch.setattr(signal, "signal", interrupted)
+        running.run()
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert made.asked == 1
+
+
 class Ticking:
     """A pipeline of which each epoch has something new."""
 

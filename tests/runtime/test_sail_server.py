@@ -60,6 +60,38 @@ def server() -> OwnProcess:
     return found
 
 
+INTERRUPTED = """
+import os, signal, sys, threading
+from dagster_operators.runtime.engine import Spark
+threading.Thread(target=lambda: sys.stdin.read() or os._exit(3), daemon=True).start()  # a server that is gone is waited for
+session = Spark(remote="sail").session()
+for _ in range(2):
+    try:
+        signal.raise_signal(signal.SIGINT)
+        signal.pause()
+    except KeyboardInterrupt:
+        print(session.sql("SELECT 1").collect()[0][0], flush=True)
+"""
+
+
+def test_an_interrupt_is_told_to_the_process_and_does_not_end_its_server() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={name: value for name, value in os.environ.items() if name != GROWTH_VARIABLE},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with process:
+        timer = threading.Timer(60, process.stdin.close)
+        timer.start()
+        try:
+            assert process.stdout.read() == "1\n1\n"
+            assert process.wait() == 0
+        finally:
+            timer.cancel()
+            process.kill()
+
+
 @pytest.mark.usefixtures("soon")
 def test_epochs_go_on_with_another_server_and_what_was_read_stays(tmp_path: Path) -> None:
     made = pipeline(tmp_path)

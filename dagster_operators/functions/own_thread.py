@@ -40,12 +40,24 @@ class OwnThread:
         self.is_lost = False
 
     def call(self, function: Callable[..., Any], *given: Any) -> Any:
-        """What a function returns; what it raises is raised."""
+        """What a function returns; what it raises is raised.
+
+        Who is interrupted while waiting leaves the thread behind: else its answer would be taken for that of the next call.
+
+        Raises:
+            RuntimeError: The thread was left behind.
+        """
+        if self.is_lost:
+            raise RuntimeError("the thread was left behind: make another one")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
-        self._calls.put((function, given, self._answers))
-        found, error = self._answers.get()
+        try:
+            self._calls.put((function, given, self._answers))
+            found, error = self._answers.get()
+        except BaseException as interrupted:
+            self.give_up(interrupted)
+            raise
         if error is not None:
             raise error
         return found

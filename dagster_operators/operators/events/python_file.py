@@ -12,6 +12,9 @@ from dagster_operators.errors import OperatorFailedError, OperatorsError
 from dagster_operators.operators.events.environment import environment
 from dagster_operators.operators.events.wiring import EventOperator
 
+INTERRUPTIONS: Final = (KeyboardInterrupt, GeneratorExit)
+"""What is raised in operators by whoever ends the run: no failure of theirs."""
+
 
 class _Turn:
     """The environment is the whole process's: operators with variables of their own run one after another.
@@ -45,9 +48,11 @@ class PythonFile:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Whatever is raised is told with the operator, and the line of its file."""
+        """Whatever is raised is told with the operator, and the line of its file; but not that the run is interrupted."""
         try:
             yield
+        except INTERRUPTIONS:
+            raise
         except BaseException as error:  # a sys.exit() of theirs, too
             raise self._told(error, what) from error
 

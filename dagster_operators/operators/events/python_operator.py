@@ -14,7 +14,7 @@ from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.instance_attributes import attributes_of, has_place, put_back
-from dagster_operators.operators.events.python_file import PythonFile
+from dagster_operators.operators.events.python_file import INTERRUPTIONS, PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.shared_memory import check_apart
 from dagster_operators.operators.events.source_modules import SourceModules
@@ -90,6 +90,8 @@ class PythonOperator(PythonFile):
                 found = self._limit.call(self._instance.on_event, event, send)
         except TimeIsOverError:
             raise self._over() from None
+        except INTERRUPTIONS:
+            raise
         except BaseException as error:
             raise self._told(error, f"{_doing(event)},") from error
         if found is DoraStatus.CONTINUE:

@@ -738,6 +738,16 @@ def test_an_operator_that_wants_to_leave_is_an_error(when):
     assert caught.value.where["file"] == "bad.py"
 
 
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "GeneratorExit", "asyncio.CancelledError"])
+@pytest.mark.parametrize("when", ["on_event(self, event, send_output)", "__init__(self)"])
+def test_that_the_run_is_interrupted_is_no_failure_of_an_operator(when, raised):
+    text = f"import asyncio\nclass Operator:\n    def {when}:\n        raise {raised}\n"
+    made = dataflow([operator("bad", [("n", "numbers/n")], [])], {"bad": text})
+    ends = {"KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}.get(raised, OperatorFailedError)
+    with pytest.raises(ends):
+        Driven(made).epoch(rows(1))
+
+
 KEEPS = """
 import threading
 

@@ -57,7 +57,8 @@ def _tasks() -> str:
     except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
         return ""
     done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-    return f"{done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done{_rows(context)}" if all_of_them else ""
+    running = "1 Spark job" if len(jobs) == 1 else f"{len(jobs)} Spark jobs"
+    return f"{done} of {all_of_them} tasks of {running} are done{_rows(context)}" if all_of_them else ""
 
 
 def _rows(context: Any) -> str:

@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 _LOOKS_EVERY: Final = 0.5
 
+_SHORT: Final = 10
+"""Fewer seconds are told with a tenth of them."""
+
 
 def waiting(context: dg.OpExecutionContext, pipeline: str, wait_seconds: float, work: Callable[[float], T]) -> T:
     """Do work that needs the pipeline for itself.
@@ -35,7 +38,7 @@ def waiting(context: dg.OpExecutionContext, pipeline: str, wait_seconds: float, 
         if wait_seconds <= 0:
             raise _told(error, context, pipeline, 0.0) from None
         other = error.where.get("owner", error.problem)
-        context.log.info("%s is at work on %s: waiting for it, up to %.0f s.", other, pipeline, wait_seconds)
+        context.log.info("%s is at work on %s: waiting for it, up to %s s.", other, pipeline, _seconds(wait_seconds))
     try:
         return work(wait_seconds)
     except PipelineBusyError as error:
@@ -59,13 +62,18 @@ def once_free(work: Callable[[], T]) -> Callable[[float], T]:
     return tried
 
 
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}".removesuffix(".0") if seconds < _SHORT else f"{seconds:.0f}"
+
+
 def _told(error: PipelineBusyError, context: dg.OpExecutionContext, pipeline: str, waited: float) -> PipelineBusyError:
     """The error with what Dagster knows of the other run, how long was waited, and what helps under Dagster."""
-    problem = f"{error.problem}; waited {waited:.0f} s for it" if waited else error.problem
+    problem = f"{error.problem}; waited {_seconds(waited)} s for it" if waited else error.problem
     other = context.instance.get_run_by_id(error.where.get("run_id", ""))
     state = f"{other.status.value.lower()} ({other.job_name})" if other else None
+    hangs = "; if it hangs, take the pipeline from it: dagster-operators unlock" if "owner" in error.where else ""
     remedy = (
-        "wait until it has ended, and launch this run again, or end that one; build_definitions(wait_seconds=...) has runs wait "
-        f"longer, and a limit of 1 for the pool {pipeline!r} has them queue"
+        f"{error.remedy}{hangs}; build_definitions(wait_seconds=...) has runs wait longer, "
+        f"and a limit of 1 for the pool {pipeline!r} has them queue"
     )
     return PipelineBusyError(problem, remedy=remedy, **{**error.where, "state": state})

@@ -91,7 +91,7 @@ def test_sparks_tasks_are_told_where_its_rows_are_not(monkeypatch: pytest.Monkey
     context = SimpleNamespace(statusTracker=lambda: tracker)  # without what rows are asked of
     pyspark = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
     monkeypatch.setitem(sys.modules, "pyspark", cast("Any", pyspark))
-    assert progress._tasks() == "3 of 8 tasks of 1 Spark jobs are done"
+    assert progress._tasks() == "3 of 8 tasks of 1 Spark job are done"
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_sparks_rows_are_told_beside_its_tasks(spark: SparkSession) -> None:
     assert counted.is_set(), told
     (line, *_) = [line for line in told if "rows" in line]
     assert re.fullmatch(
-        r"Still at work after \d+ s: \d+ of \d+ tasks of 1 Spark jobs are done, "
+        r"Still at work after \d+ s: \d+ of \d+ tasks of 1 Spark job are done, "
         r"and the stages at work have read \d+ rows and written \d+\.",
         line,
     )

@@ -13,7 +13,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineBusyError, StorageError
-from dagster_operators.orchestration.waiting import once_free
+from dagster_operators.orchestration.waiting import _seconds, once_free
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -56,9 +56,10 @@ def test_a_run_waits_once_and_then_says_for_whom_and_what_to_do(folder: Path, in
         result = launch(folder, instance, job, config, wait_seconds=0.3)
         told = failed(result)
         assert "PipelineBusyError: another run is working on the pipeline: run other (host" in told
-        assert re.search(r"; waited \d+ s for it \[", told)
+        assert re.search(r"; waited [1-9]\d*(\.\d)? s for it \[|; waited 0\.[3-9] s for it \[", told)
+        assert "wait for it to end (wait_seconds), or end it; if it hangs, take the pipeline from it" in told
         assert "a limit of 1 for the pool 'demo' has them queue" in told
-        assert "is at work on demo: waiting for it, up to 0 s." in logged(instance, result)
+        assert "is at work on demo: waiting for it, up to 0.3 s." in logged(instance, result)
         assert f"dagster-operators unlock {folder / 'demo'}" in told
     assert launch(folder, instance, "demo_epoch").success
 
@@ -116,3 +117,8 @@ def test_work_that_does_not_wait_itself_is_tried_until_the_pipeline_is_free() ->
     left[:] = [PipelineBusyError("busy")]
     with pytest.raises(PipelineBusyError):
         once_free(work)(0)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.3, "0.3"), (5, "5"), (9.96, "10"), (60.4, "60"), (1_000_000, "1000000")])
+def test_few_seconds_are_told_with_a_tenth_of_them(seconds: float, told: str) -> None:
+    assert _seconds(seconds) == told

@@ -52,7 +52,8 @@ def so_far(pipeline: str) -> list[str]:
     with _lock:
         stages, queries = [stage for stage in _stages if stage.pipeline == pipeline], list(_tasks.values())
     done, all_of_them = sum(done for done, _ in queries), sum(tasks for _, tasks in queries)
-    tasks = [f"{done} of {all_of_them} tasks of {len(queries)} queries are done"] if stages and all_of_them else []
+    running = "1 query" if len(queries) == 1 else f"{len(queries)} queries"
+    tasks = [f"{done} of {all_of_them} tasks of {running} are done"] if stages and all_of_them else []
     return [*tasks, *filter(None, (stage.told() for stage in stages))]
 
 
@@ -77,7 +78,8 @@ class _AtWork:
         told = []
         if files:
             counted = f" with {sum(self._rows.values()):,} rows" if self._rows else ""
-            told.append(f"{len(files)} files{counted} ({sum(files.values()) / 1e6:,.1f} MB) are staged")
+            size = f"{counted} ({sum(files.values()) / 1e6:,.1f} MB)"
+            told.append(f"1 file{size} is staged" if len(files) == 1 else f"{len(files)} files{size} are staged")
         if self._notes:
             rows, batches = (sum(note[index] for note in self._notes.values()) for index in (0, 1))
             told.append(f"its workers have been through {rows:,} rows in {batches:,} batches")

@@ -40,7 +40,7 @@ def test_staged_files_and_their_rows_are_told(sail: object, tmp_path: Path) -> N
     with watch(lambda name: told.extend(so_far("p")) if name == "stage:files_written" else None):
         made.run_epoch()
     assert len(told) == 1
-    assert re.fullmatch(r"stage t: \d+ files with 3 rows \(0\.0 MB\) are staged", told[0])
+    assert re.fullmatch(r"stage t: (1 file|[2-9]\d* files) with 3 rows \(0\.0 MB\) (is|are) staged", told[0])
     assert so_far("p") == so_far("q") == []
 
 
@@ -71,7 +71,7 @@ def test_tasks_of_connect_are_told_while_a_query_runs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(at_work, "_stages", [SimpleNamespace(pipeline="p", told=lambda: "")])
     stages = [SimpleNamespace(num_tasks=8, num_completed_tasks=3), SimpleNamespace(num_tasks=2, num_completed_tasks=0)]
     at_work._hear(stages=stages, inflight_tasks=1, operation_id="a", done=False)
-    assert so_far("p") == ["3 of 10 tasks of 1 queries are done"]
+    assert so_far("p") == ["3 of 10 tasks of 1 query are done"]
     at_work._hear(stages=stages, inflight_tasks=0, operation_id="a", done=True)
     assert so_far("p") == []
 

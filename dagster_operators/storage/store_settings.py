@@ -33,7 +33,8 @@ class Service:
 
     Args:
         name: What people call it.
-        prefixes: How its options and its variables of the environment may begin; the first one in capitals begins its variables.
+        prefixes: How its options and its variables of the environment may begin; the last one in capitals begins
+            those that are told.
         settings: The plain names that obstore takes.
         synonyms: Other plain names for them.
         variables: Variables of the environment whose names are not the prefix and the plain name.

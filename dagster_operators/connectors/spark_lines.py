@@ -2,11 +2,16 @@
 
 It takes the first value of a line and loses what follows, makes a row of each item of a list, takes a time of day for one of
 today, ``"20240102"`` for so many days since 1970, and ``"1,5"`` for fifteen.
+
+To look is a job that reads the files, so what it found is remembered: every stage that reads a slice asks, and each time it runs.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.debezium_values import as_texts
@@ -37,9 +42,32 @@ _MAYBE_NUMBER: Final = r"""["'][+-]?([0-9.,]*\\|[0-9.]+,|,[0-9]|[0-9]+["'])"""
 
 
 def has_odd_lines(
+    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
+) -> bool:
+    """Whether there is such a line in files; all of them are looked through, once."""
+    look = _look_at(location, text, tuple(files), schema_json)
+    with look.lock:  # stages that run side by side ask at the same time
+        if look.found is None:
+            look.found = _look_through(session, location, text, files, Schema.from_json(schema_json))
+    return look.found
+
+
+@dataclass
+class _Look:
+    """What is known of files, which stay what they are: another size or time makes them others."""
+
+    found: bool | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@lru_cache(maxsize=32)
+def _look_at(location: FileLocation, text: TextFormat, files: tuple[SourceFile, ...], schema_json: str) -> _Look:  # noqa: ARG001
+    return _Look()
+
+
+def _look_through(
     session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema: Schema
 ) -> bool:
-    """Whether there is such a line in files; all of them are looked through."""
     line_end = {name: value for name, value in text.options if name.lower() == "linesep"}
     read = session.read.format("text").options(**line_end, ignoreCorruptFiles="false", ignoreMissingFiles="false")
     lines = read.load(reader_paths(session, location.file_uris(files)))

@@ -53,8 +53,11 @@ class TextReader:
         if self._is_read_here(session, files, schema_json):
             read = read_salvaging if corrupt == "reject" else read_strictly
             return read(session, self.location, self.text, files, schema_json, places=places)
-        read = functools.partial(self._read_alike, session, schema_json=schema_json, corrupt=corrupt, places=places)
-        parts = [read(alike, columns) for columns, alike in self._layouts(files, schema_json)]
+        alike = functools.partial(read_text, session, self.location, self.text)
+        parts = [
+            alike(some, columns=columns, schema_json=schema_json, corrupt=corrupt, places=places)
+            for columns, some in self._layouts(files, schema_json)
+        ]
         rows = functools.reduce(lambda left, right: left.union(right), parts)
         return in_order_of_files(rows, self.location.file_uris(files)) if places else rows
 
@@ -67,20 +70,6 @@ class TextReader:
             groups[columns, file.path.rsplit(".", 1)[-1]].append(file)
         return [(columns, alike) for (columns, _), alike in groups.items()]
 
-    def _read_alike(
-        self,
-        session: SparkSession,
-        files: Sequence[SourceFile],
-        columns: Sequence[str],
-        schema_json: str,
-        corrupt: OnCorrupt,
-        *,
-        places: bool,
-    ) -> DataFrame:
-        return read_text(
-            session, self.location, self.text, files, columns=columns, schema_json=schema_json, corrupt=corrupt, places=places
-        )  # fmt: skip
-
     def _is_read_here(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str) -> bool:
         """Whether the package itself has to cut files into records: on Sail, and where Spark would lose some of a line.
 
@@ -91,7 +80,7 @@ class TextReader:
             return True
         if self.text.name != "json" or self.text.has_several_lines or self.text.is_wide:
             return False
-        if not has_odd_lines(session, self.location, self.text, files, Schema.from_json(schema_json)):
+        if not has_odd_lines(session, self.location, self.text, files, schema_json):
             return False
         try:
             refuse_unknown(self.text)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dagster_operators as do
+from dagster_operators.connectors import spark_lines
+from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.errors import BadInputError, PipelineError
-from dagster_operators.storage.location import FileLocation
+from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.schema import Schema
 from tests.engines import ENGINES
 
@@ -85,6 +89,64 @@ def test_of_objects_with_a_column_nothing_is_said(text: str, tmp_path: Path) -> 
     choice = source.choose(None, lambda: iter(()))
     assert choice is not None
     source.verify(choice.slice.items, Schema.from_ddl("id int, v string").to_json())
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_encoding_that_only_java_knows_is_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"ID":1}\n')
+    source = do.FileSource(str(tmp_path), schema="id int", options={"encoding": "x-windows-949"})
+    choice = source.choose(None, lambda: iter(()))
+    assert choice is not None
+    source.verify(choice.slice.items, Schema.from_ddl("id int").to_json())
+
+
+def test_names_are_looked_at_until_they_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file that is looked into is opened, at the begin of an epoch."""
+    opened: list[str] = []
+    plainly = FileLocation.opened
+
+    def opening(location: FileLocation, file: SourceFile, **settings: bool) -> object:
+        opened.append(Path(file.path).name)
+        return plainly(location, file, **settings)
+
+    monkeypatch.setattr(FileLocation, "opened", opening)
+    source = do.FileSource(str(tmp_path), schema="id int")
+    warned = []
+    for name, text in {"a": '{"ID":1}\n', "b": "{}\n", "c": '{"id":1}\n', "d": '{"id":2}\n'}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+        file = FileLocation(str(tmp_path)).find()[-1]
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source.verify([file.to_json()], Schema.from_ddl("id int").to_json())
+        warned += [name for _ in told]
+    assert (opened, warned) == (["a.json", "b.json", "c.json"], ["a"])
+
+
+def test_lines_are_looked_through_once_for_all_stages_that_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Spark it is a job that reads the files."""
+    looked: list[object] = []
+
+    def look(session: object, *slice_of: object) -> bool:
+        looked.append(slice_of)
+        if len(looked) == 1:
+            raise RuntimeError("the engine stopped")
+        return len(looked) == 2
+
+    monkeypatch.setattr(spark_lines, "_look_through", look)
+    location, json_lines = FileLocation(str(tmp_path)), TextFormat("json")
+    one, again, other = (Schema.from_ddl(told).to_json() for told in ("id int", "id int", "id date"))
+    files = [SourceFile(1, "a.json", 9), SourceFile(1, "b.json", 9)]
+    session: Any = None
+    with pytest.raises(RuntimeError, match="stopped"):
+        spark_lines.has_odd_lines(session, location, json_lines, files, one)
+    assert spark_lines.has_odd_lines(session, location, json_lines, files, one)
+    assert spark_lines.has_odd_lines(session, FileLocation(str(tmp_path)), TextFormat("json"), [*files], again)
+    assert len(looked) == 2
+    assert not spark_lines.has_odd_lines(session, location, json_lines, files, other)
+    assert not spark_lines.has_odd_lines(session, location, TextFormat("json", (("locale", "de"),)), files, one)
+    assert not spark_lines.has_odd_lines(session, location, json_lines, files[:1], one)
+    assert not spark_lines.has_odd_lines(session, location, json_lines, [files[0], SourceFile(2, "b.json", 9)], one)
+    assert len(looked) == 6
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import OperatorsError, SchemaError, StageFailedError
+from dagster_operators.errors import OperatorFailedError, OperatorsError, SchemaError, StageFailedError
 from dagster_operators.graph.expressions import parse_alias, parsed, tokens_of
 
 if TYPE_CHECKING:
@@ -74,13 +74,16 @@ _FAILURES: Final = (
 def failed_value(error: StageFailedError, written: Dataflow, names: Collection[str]) -> StageFailedError | None:
     """The error that names the operator, column and expression.
 
-    None if the engine's text is about something else, or if none of the operators has an expression in which that can happen.
+    None if Python of the user's own raised, if the engine's text is about something else, or if none of the operators has an
+    expression in which that can happen.
 
     Args:
         error: That of the stage; what the engine said is its cause.
         written: The pipeline's graph as its author wrote it.
         names: The operators that may be meant.
     """
+    if isinstance(error, OperatorFailedError) or isinstance(error.__cause__, OperatorFailedError):
+        return None  # Python of the user's own raised: "division by zero" is no word of the engine's then
     text = str(error.__cause__ or error)
     meant = {kind: found for kind in _FAILURES if kind.text.search(text) and (found := _meant(kind, written, names))}
     if not meant:

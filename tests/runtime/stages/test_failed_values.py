@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import BadInputError, RestoredTableError, SchemaError, StageFailedError, UserFunctionError
+from dagster_operators.errors import (
+    BadInputError,
+    OperatorFailedError,
+    RestoredTableError,
+    SchemaError,
+    StageFailedError,
+    UserFunctionError,
+)
 from dagster_operators.runtime.engine import Spark
 from dagster_operators.runtime.stages.failed_values import failed_value
 from tests.engines import EMBEDDED, SAIL
@@ -186,3 +194,24 @@ def test_a_table_whose_folder_is_gone(tmp_path: Path, sail: object) -> None:
             read("t")
     (tmp_path / "away").rename(tmp_path / "tables" / "t")
     assert made.to_arrow("t").num_rows == 2
+
+
+class Divides(do.ArrowOperator):
+    """Its Python says what engines say, too."""
+
+    def output_schema(self, rows: Any) -> Any:
+        return rows
+
+    def process_batch(self, batch: object, ctx: object, out: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+
+@pytest.mark.sail
+def test_what_python_of_the_users_own_raises_is_of_no_expression(tmp_path: Path, sail: object) -> None:
+    made, rows = pipeline(tmp_path, SAIL)
+    rows.with_columns(w="1 / v", name="computed").apply(Divides(), name="divides").to_table("t")
+    with pytest.raises(OperatorFailedError, match="process_batch raised ZeroDivisionError: division by zero") as caught:
+        made.run_epoch()
+    assert caught.value.where["operator"] == "divides"
+    assert "correct the operator" in caught.value.remedy
+    assert "expression" not in caught.value.where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -56,6 +57,19 @@ def read_actions(root: Root, path: str) -> list[dict[str, Any]]:
         ValueError: It is cut short, or no entry.
     """
     return [json.loads(line) for line in (root.read(path) or b"").splitlines() if line.strip()]
+
+
+def actions_of(root: Root, path: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
+    """The actions of some kinds in an entry, as far as it can be read. Other lines, which may be many, are not parsed."""
+    marks = [f'"{kind}"'.encode() for kind in kinds]
+    for line in (root.read(path) or b"").splitlines():
+        if any(mark in line for mark in marks):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict) and not found.keys().isdisjoint(kinds):
+                yield found
 
 
 def summed_adds(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:

@@ -8,15 +8,14 @@ files sum up to tells of an earlier entry, or of a checkpoint (``content_sums.py
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import ForeignWriteError
 from dagster_operators.storage.delta_commit import GONE, PIPELINE_PROPERTY, Stamp, TableLog
 from dagster_operators.storage.delta_log import entry_path
-from dagster_operators.storage.log_entries import has_checkpoint, versions_of
+from dagster_operators.storage.log_entries import actions_of, has_checkpoint, versions_of
 from dagster_operators.storage.log_history import tell_version
 from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.content_sums import sum_of
@@ -67,13 +66,11 @@ class OwnCommits:
     def _is_committed(self, dataset: str, version: int, epoch: int) -> bool:
         """Whether the entry is that of our commit."""
         ours = self._ledger.pipeline()
-        for line in self._lines(dataset, version):
-            if b'"txn"' in line or b'"metaData"' in line:
-                action = _action(line)
-                if action.get("txn", {}).get("appId") == ours:
-                    return bool(action["txn"]["version"] == epoch)
-                if not version and action.get("metaData", {}).get("configuration", {}).get(PIPELINE_PROPERTY) == ours:
-                    return epoch == 0
+        for action in actions_of(self._root, f"{dataset}/{entry_path(version)}", ("txn", "metaData")):
+            if action.get("txn", {}).get("appId") == ours:
+                return bool(action["txn"]["version"] == epoch)
+            if not version and action.get("metaData", {}).get("configuration", {}).get(PIPELINE_PROPERTY) == ours:
+                return epoch == 0
         return False
 
     def _is_known(self, log: TableLog, dataset: str, version: int, epoch: int) -> bool:
@@ -154,11 +151,8 @@ class OwnCommits:
 
     def _carries(self, dataset: str, version: int, application: str) -> bool:
         """Whether an entry of the log has an application transaction of somebody."""
-        lines = self._lines(dataset, version)
-        return any(_action(line).get("txn", {}).get("appId") == application for line in lines if b'"txn"' in line)
-
-    def _lines(self, dataset: str, version: int) -> list[bytes]:
-        return (self._root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
+        told = actions_of(self._root, f"{dataset}/{entry_path(version)}", ("txn",))
+        return any(action["txn"].get("appId") == application for action in told)
 
     def written_over(self, dataset: str, version: int, epoch: int) -> ForeignWriteError:
         """The error about a version of a dataset that an epoch committed, and that is another one now."""
@@ -181,11 +175,3 @@ def _until(epoch: int, records: Iterable[Record]) -> Iterator[Record]:
         yield record
         if isinstance(record, Complete) and record.epoch == epoch:
             return
-
-
-def _action(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.python_place import found_at
 from dagster_operators.graph.rule import Rule
 from dagster_operators.graph.values import Encodable
 
@@ -135,7 +135,4 @@ def loaded(thing: Any) -> Any:
     if not isinstance(thing, str):
         return thing
     module, _, name = thing.partition(":")
-    found: Any = import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return found_at(module, name)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Final
 
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.secrets import holds_secret
+from dagster_operators.graph.python_place import found_at
 from dagster_operators.graph.user_functions import UserFunction
 from dagster_operators.graph.values import Fields, check_fields
 
@@ -81,9 +81,7 @@ class Reference:
                 remedy="define it at the top level of a module, and write the plan again",
             )  # fmt: skip
         try:
-            found: Any = import_module(self.module)
-            for part in self.qualname.split("."):
-                found = getattr(found, part)
+            found = found_at(self.module, self.qualname)
         except (ImportError, AttributeError) as error:
             raise PlanError(
                 f"{str(self)!r} cannot be imported: {error}", function=str(self),

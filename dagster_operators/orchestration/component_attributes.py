@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import dagster as dg
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.python_place import found_at
 from dagster_operators.orchestration.translator import PipelineTranslator
 
 NEW_INPUT: Final = "new input"
@@ -32,14 +33,15 @@ def object_at(place: str, what: str) -> Any:
     if not module or not name:
         raise PipelineError(f"{place!r} names no {_kind(what)}", remedy="write module:name")
     try:
-        found: Any = import_module(module)
+        import_module(module)
     except ModuleNotFoundError as error:
         raise PipelineError(
             f"the module {module!r} cannot be imported: {error}", remedy=f"install it, or correct the name; looked in {sys.path}"
         ) from error
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+    try:
+        return found_at(module, name)
+    except AttributeError:  # told as something of another kind
+        return None
 
 
 def _kind(what: str) -> str:

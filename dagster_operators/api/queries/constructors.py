@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from dagster_operators.catalog.catalog import OWN
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.catalog.registration import loaded
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.python_place import found_at
 
 _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "check": ("dagster_operators.graph.outputs:Check", frozenset({"Check"})),
@@ -90,13 +90,10 @@ def python_object(where: str) -> Any:
     if not module or not name:
         raise PipelineError(f"{where!r} names no Python object", remedy="write module:name")
     try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        return found_at(module, name)
     except ImportError as error:
         raise PipelineError(
             f"the module {module!r} cannot be imported: {error}", remedy="install it, or correct the name"
         ) from error
     except AttributeError:
         raise PipelineError(f"the module {module!r} has no {name!r}", remedy="correct the name") from None
-    return found

@@ -44,8 +44,7 @@ def sums_after(view: LedgerView, decision: Decision) -> Mapping[str, str]:
     Nobody knows where an earlier version of the package wrote, or what somebody else wrote was accepted.
     """
     last = view.last_complete
-    unknown = {repair.dataset for repair in view.repairs() if repair.keep == "theirs"}
-    unknown |= {name for record in view.decisions for name in record.emptied}
+    unknown = accepted_in(view) | {name for record in view.decisions for name in record.emptied}
     known = {name: text for name, text in (last.contents if last else {}).items() if name in view.versions}
     begun = {name: text for name, text in known.items() if name not in unknown}
     for name, change in changes_by_dataset(decision.manifests).items():
@@ -53,3 +52,8 @@ def sums_after(view: LedgerView, decision: Decision) -> Mapping[str, str]:
         if before is not None and name not in unknown:
             begun[name] = sum_of((file.path for file in change.adds), change.removes, before)
     return begun
+
+
+def accepted_in(view: LedgerView) -> frozenset[str]:
+    """The datasets in which what others wrote was accepted since the last completed epoch, also where ours was put back since."""
+    return frozenset(repair.dataset for repair in view.repairs() if repair.keep == "theirs")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import UnknownEpochError
 from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.content_sums import accepted_in
 from dagster_operators.transactions.records import Begin, Complete, Decision, Drop
 
 if TYPE_CHECKING:
@@ -262,14 +263,15 @@ def _without(complete: Complete, dropped: frozenset[str]) -> Complete:
 def as_repaired(last: Complete, view: LedgerView) -> Complete:
     """The last epoch with the versions that have its content since a table was put back, or what was accepted in its place."""
     forgotten = view.horizon > last.epoch  # what stood at the epoch's own version of a table is no longer there
-    moved = [
+    moved = [  # what is accepted behind the epoch's content waits for the next one
         repair
-        for repair in {repair.dataset: repair for repair in view.repairs()}.values()
+        for repair in view.repairs()
         if repair.keep == "ours" or forgotten or repair.version <= last.versions.get(repair.dataset, 0)
     ]
     versions = {repair.dataset: repair.version for repair in moved}
     epochs = {repair.dataset: repair.applied_epoch for repair in moved}
-    theirs = {repair.dataset for repair in moved if repair.keep == "theirs"}
+    # Our content that was put back has in it what was accepted before, which the epoch's sum does not.
+    theirs = versions.keys() & accepted_in(view)
     contents = {dataset: text for dataset, text in last.contents.items() if dataset not in theirs}
     return (
         replace(last, versions={**last.versions, **versions}, last_epochs={**last.last_epochs, **epochs}, contents=contents)

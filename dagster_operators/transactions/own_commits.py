@@ -106,11 +106,14 @@ class OwnCommits:
         known = complete.contents.get(dataset)
         if known is None or known == sum_of(paths):
             return
-        there = self._content_at(complete.epoch, dataset)
+        view, version = self._ledger.known or self._ledger.view(), complete.versions[dataset]
+        # Of the current version repair judges by all that is recorded, so that it settles whatever is refused here.
+        until = None if view.versions.get(dataset) == version else complete.epoch
+        there = self._content_at(until, dataset)
         if there is None or there == {*paths}:
             return
         lost, others = len(there.difference(paths)), len({*paths} - there)
-        version, told = complete.versions[dataset], f"{lost} of its {len(there)} files are not in it, and {others} others are"
+        told = f"{lost} of its {len(there)} files are not in it, and {others} others are"
         who = self.strangers(dataset, version)
         error = self._refused(
             f"version {version} of a table has other rows than the epochs up to {complete.epoch} committed ({told}): "
@@ -132,10 +135,10 @@ class OwnCommits:
         others = [one for one in behind if not self._carries(dataset, one, ours)]
         return ", ".join(tell_version(self._root, dataset, one) for one in others[:_MOST])
 
-    def _content_at(self, epoch: int, dataset: str) -> set[str] | None:
-        """The files of a dataset behind an epoch, as decided; None where others' were accepted. Reads the whole ledger."""
+    def _content_at(self, epoch: int | None, dataset: str) -> set[str] | None:
+        """The files of a dataset as decided, behind an epoch or now; None where others' were accepted. Reads the whole ledger."""
         records = (entry.record for entry in self._ledger.scan(KINDS))
-        accepted, changes = followed(_until(epoch, records), dataset)
+        accepted, changes = followed(records if epoch is None else _until(epoch, records), dataset)
         paths = set[str]()
         for adds, removes in changes:
             paths = (paths - removes) | {file.path for file in adds}

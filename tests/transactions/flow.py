@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +53,12 @@ def write_file(run: Coordinator, dataset: str, folder: str, name: str, numbers: 
 
 
 def read_numbers(run: Coordinator, dataset: str, version: int) -> list[int]:
+    return numbers_in(run, dataset, run.files(dataset, version))
+
+
+def numbers_in(run: Coordinator, dataset: str, files: Iterable[FileEntry]) -> list[int]:
     numbers: list[int] = []
-    for file in run.files(dataset, version):
+    for file in files:
         numbers += pq.read_table(run.root.path(dataset, file.path), filesystem=run.root.files)["n"].to_pylist()
     return sorted(numbers)
 

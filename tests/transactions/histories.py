@@ -26,7 +26,7 @@ from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.rollback import roll_back
-from tests.transactions.flow import TABLES, Flow, leftovers, read_numbers
+from tests.transactions.flow import TABLES, Flow, leftovers, numbers_in
 
 CLEAN: Final = "tables/clean"
 KINDS: Final = (
@@ -205,8 +205,10 @@ class History:
         shutil.rmtree(newer)
         with self.opened() as run:
             horizon = max(run.view().horizon, now.horizon, then.horizon)
-        self.model = replace(self.model, horizon=horizon, accepted=(), shown=self.model.now)
+        self.model = replace(self.model, horizon=horizon)
         found, last = self.found()
+        if found != self.model.last:  # the table was put back, with what was accepted before
+            self.model = replace(self.model, accepted=(), shown=self.model.now)
         assert (found, last) == (self.model.last, len(self.model.epochs)), f"{step}: {found} instead of {self.model.last}"
 
     def _repaired(self, fault: int) -> bool:
@@ -266,11 +268,12 @@ class History:
             if not self.model.foreign:
                 run.open(owner())
                 run.settle()
+                assert run.wrong_tables() == [], "a table is called wrong that nobody has written to"
             return self.content(run) if run.last_complete() else Content(), run.view().last_epoch
 
     def content(self, run: Coordinator, epoch: int | None = None) -> Content:
         complete = run.versions(epoch)
-        clean, sums, state = (read_numbers(run, table, complete.versions[table]) for table in TABLES)
+        clean, sums, state = (numbers_in(run, table, run.content(complete, table)[1]) for table in TABLES)
         return Content(tuple(clean), tuple(sums), sum(state), int(complete.offsets.get("numbers") or 0))  # type: ignore[call-overload]
 
     @contextmanager

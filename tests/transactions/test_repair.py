@@ -219,6 +219,23 @@ def test_what_was_accepted_is_ours_from_then_on(tmp_path: Path) -> None:
     check(tmp_path, 4, clean=[7, *numbers(1, 2, 3, 4)])
 
 
+@pytest.mark.parametrize("table", [CLEAN, "tables/sums"])
+def test_what_was_accepted_is_in_what_is_put_back_before_the_next_epoch(tmp_path: Path, table: str) -> None:
+    epochs(tmp_path, 1)
+    for keep, row in (("theirs", 7), ("ours", 8), ("theirs", 9), ("ours", 6)):
+        write(tmp_path / table, row)
+        assert Coordinator("numbers", str(tmp_path)).wrong_tables() == [table]
+        assert repair(tmp_path, table, keep) is not None
+        assert Coordinator("numbers", str(tmp_path)).wrong_tables() == []
+    run = Coordinator("numbers", str(tmp_path))
+    _, files = run.content(run.versions(), table)
+    rows = [n for file in files for n in pq.read_table(tmp_path / table / file.path)["n"].to_pylist()]
+    assert sorted(rows) == sorted([*(numbers(1) if table == CLEAN else [sum(numbers(1))]), 7, 9])
+    epochs(tmp_path, 2)
+    if table == CLEAN:
+        check(tmp_path, 2, clean=[7, 9, *numbers(1, 2)])
+
+
 def test_what_was_accepted_and_is_gone_is_told(tmp_path: Path) -> None:
     """The version's number is there, another commit has it."""
     root, backup = tmp_path / "root", tmp_path / "backup"

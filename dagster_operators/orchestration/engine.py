@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field
 from typing_extensions import override
 
 from dagster_operators.errors import EngineError
-from dagster_operators.orchestration.literal_secrets import refuse_in_address, refuse_in_config
+from dagster_operators.orchestration.literal_secrets import NoLiteralSecrets, refuse_in_address, refuse_in_config
 from dagster_operators.runtime.engine import Spark, default_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
+class SparkEngine(NoLiteralSecrets, dg.ConfigurableResource["SparkEngine"]):
     """Where stages run: embedded Spark (the default), a cluster, a Spark Connect server, or embedded Sail.
 
     The session is started when a stage first needs it and shared by all stages and runs of the process; no run's end stops it.
@@ -63,10 +63,6 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
         return self._spark().in_use(begins=begins)
 
     @override
-    def get_resource_definition(self) -> Any:
-        self.refuse_literal_secrets()
-        return super().get_resource_definition()
-
     def refuse_literal_secrets(self) -> None:
         """See that there is no secret in clear in it, as Dagster shows to everybody what it is made with.
 

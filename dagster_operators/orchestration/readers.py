@@ -13,7 +13,7 @@ from dagster_operators.api.stored_pipeline import StoredPipeline
 from dagster_operators.connectors.upstream import Upstream
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.keys import TABLE_METADATA
-from dagster_operators.orchestration.literal_secrets import refuse_in_address, refuse_in_options
+from dagster_operators.orchestration.literal_secrets import NoLiteralSecrets, refuse_in_address, refuse_in_options
 from dagster_operators.runtime.engine import default_engine, engine_given
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ARROW: Final = "pyarrow.Table"
 _FORMS: Final = frozenset({_ARROW, "pandas.DataFrame", "polars.DataFrame", "polars.LazyFrame", "pyspark.DataFrame"})
 
 
-class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
+class PipelineResource(NoLiteralSecrets, dg.ConfigurableResource["PipelineResource"]):
     """The tables of a pipeline, read from its storage root: without the program, and all as of one epoch.
 
     No engine is started, but for :meth:`to_spark`.
@@ -53,10 +53,6 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
     _pinned: int | None = PrivateAttr(default=None)
 
     @override
-    def get_resource_definition(self) -> Any:
-        self.refuse_literal_secrets()
-        return super().get_resource_definition()
-
     def refuse_literal_secrets(self) -> None:
         """See that the resource holds no secret in clear: what Dagster knows of it, everybody sees.
 
@@ -119,7 +115,7 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
         return self.pipeline().to_spark(table, engine_given(self.engine) or default_engine(), epoch=self.pinned())
 
 
-class PipelineIOManager(dg.ConfigurableIOManager):
+class PipelineIOManager(NoLiteralSecrets, dg.ConfigurableIOManager):
     """Hands tables of a pipeline to assets that take them as arguments; writes nothing.
 
     Which table an asset is, its pipeline's definitions say, where they are in the same code location; elsewhere its key, if that
@@ -144,10 +140,16 @@ class PipelineIOManager(dg.ConfigurableIOManager):
     tables: dict[str, str] = Field(default_factory=dict)
 
     @override
-    def get_resource_definition(self) -> Any:
+    def refuse_literal_secrets(self) -> None:
+        """See that its source holds no secret in clear.
+
+        Raises:
+            PipelineError: It does.
+
+        >>> PipelineIOManager(source=PipelineResource(root="data/flights")).refuse_literal_secrets()
+        """
         if isinstance(self.source, PipelineResource):  # not yet, where it is to be configured at launch
             self.source.refuse_literal_secrets()
-        return super().get_resource_definition()
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> NoReturn:  # noqa: ARG002  # Dagster names them
         """Refuse to write.

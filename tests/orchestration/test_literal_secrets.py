@@ -40,6 +40,18 @@ def pipeline(root: str, **options: Any) -> do.Pipeline:
         ),
         (lambda: do.PipelineResource(root=f"s3://key:{SECRET}@lake/p"), "root=dg.EnvVar('PIPELINE_ROOT')"),
         (lambda: do.PipelineResource(root=ROOT, engine=REMOTE), "engine=dg.EnvVar('SPARK_REMOTE')"),
+        (
+            lambda: do.PipelineResource(root=ROOT, storage_options={"proxy_url": f"http://me:{SECRET}@host"}),
+            "storage_options={'proxy_url': dg.EnvVar('PROXY_URL')}: then the configuration holds only its name",
+        ),
+        (
+            lambda: do.PipelineResource(
+                root=ROOT,
+                storage_options={"google_application_credentials": f"-----BEGIN PRIVATE KEY-----{SECRET}"},
+            ),
+            "dg.EnvVar('GOOGLE_APPLICATION_CREDENTIALS')",
+        ),
+        (lambda: do.SparkEngine(config={"spark.authenticate.secret": SECRET}), "dg.EnvVar('AUTHENTICATE_SECRET')"),
         (lambda: do.SparkEngine(remote=REMOTE), "remote=dg.EnvVar('SPARK_REMOTE')"),
         (lambda: do.SparkEngine(config={"spark.jars.repositories": f"https://me:{SECRET}@host/m"}), "config={'spark.jars.rep"),
         (
@@ -53,6 +65,30 @@ def test_a_secret_in_clear_is_refused_and_not_quoted(resource: Any, remedy: str)
         snapshot(dg.Definitions(resources={"reader": resource()}))
     assert remedy in caught.value.remedy
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "azure_federated_token_file", "aws_web_identity_token_file", "aws_container_authorization_token_file",
+        "google_application_credentials", "aws_sse_kms_key_id", "aws_sse_bucket_key_enabled",
+    ],
+)  # fmt: skip
+def test_where_a_secret_is_found_may_be_said_of_a_store(name: str) -> None:
+    resource = do.PipelineResource(root=ROOT, storage_options={name: "/run/x"})
+    assert "/run/x" in snapshot(dg.Definitions(resources={"reader": resource}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.sql.codegen.maxTokenLength", "spark.authenticate.secretFile", "spark.authenticate.secretBitLength",
+        "spark.kubernetes.authenticate.driver.oauthTokenFile", "spark.kubernetes.driver.secrets.certs",
+        "spark.kubernetes.executor.secretKeyRef.KEY", "spark.hadoop.fs.azure.sas.token.provider.type",
+    ],
+)  # fmt: skip
+def test_where_a_secret_is_found_may_be_said_of_spark(name: str) -> None:
+    assert "/run/x" in snapshot(dg.Definitions(resources={"engine": do.SparkEngine(config={name: "/run/x"})}))
 
 
 def test_an_engine_with_a_secret_is_refused_where_the_definitions_are_made() -> None:

@@ -3,16 +3,15 @@
 # No postponed annotations here: Dagster reads those of ``context`` and of the configuration as they are.
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from enum import Enum
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import dagster as dg
 from pydantic import Field
 
 from dagster_operators.api.pipeline import Pipeline
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
 from dagster_operators.orchestration.reporting import events
@@ -21,9 +20,14 @@ from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.waiting import once_free
 from dagster_operators.plans.verdict import Choice
 from dagster_operators.runtime.resetting import Tables, written_place
-from dagster_operators.runtime.results import EpochResult
+
+_Work: TypeAlias = Mapping[str, Callable[[], Any]]
+"""What is to be done, by what it is about."""
 
 _KINDS: Final = ("rollback", "reset", "set_watermark", "decide", "withdraw", "drop", "restore_times")
+
+_DONE: Final = "dagster_operators/done"
+"""The tag of a run with how many of the things that it is to do are done: a try behind that goes on."""
 
 _CHANGE: Final = f"Does one thing about a pipeline that changes: {', '.join(_KINDS)}"
 
@@ -68,18 +72,32 @@ def change_job(steps: PipelineSteps) -> dg.JobDefinition:
     def change(context: dg.OpExecutionContext, config: ChangeConfig) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
             kind = _kind(steps, config)
-            pipeline = copy(steps.pipeline)
-            pipeline.epochs = epochs
             before = epochs.coordinator.view().last_epoch
-            done = steps.waiting(context, once_free(partial(_DONE[kind], pipeline, config)))
-            for line in done:
-                context.log.info("%s", line)
+            done = list(_each(steps, context, _WORK[kind](steps.pipeline_on(epochs), config)))
             last = epochs.coordinator.view().last_epoch
             told = events(steps, epochs, epochs.coordinator.versions(last)) if last > before else []
         yield from told
         yield dg.Output(None, metadata={kind: "; ".join(map(str, done)), "epoch": last})
 
     return single_op_job(steps, "change", _CHANGE, change)
+
+
+def _each(steps: PipelineSteps, context: dg.OpExecutionContext, work: _Work) -> Iterator[str]:
+    """Do one thing after another, and say what was done; what the run did in an earlier try is passed over."""
+    run = context.instance.get_run_by_id(context.run_id)
+    done = int(run.tags.get(_DONE, 0)) if run else 0
+    for subject, does in [*work.items()][done:]:
+        try:
+            told = steps.waiting(context, once_free(does))
+        except OperatorsError as error:
+            if done:
+                error.where["done"] = ", ".join([*work][:done])
+                error.remedy = f"{error.remedy}; a new run has to leave out what is done"
+            raise
+        done += 1
+        context.instance.add_run_tags(context.run_id, {_DONE: str(done)})
+        context.log.info("%s: %s", subject, told)
+        yield f"{subject}: {told}"
 
 
 def _kind(steps: PipelineSteps, config: ChangeConfig) -> str:
@@ -101,42 +119,53 @@ def _kind(steps: PipelineSteps, config: ChangeConfig) -> str:
     return given[0]
 
 
-def _roll_back(pipeline: Pipeline, config: ChangeConfig) -> list[EpochResult]:
-    return [pipeline.rollback(cast("int", config.rollback), keep_sinks=config.keep_sinks)]
+def _roll_back(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    epoch = cast("int", config.rollback)
+    return {f"epoch {epoch}": partial(pipeline.rollback, epoch, keep_sinks=config.keep_sinks)}
 
 
-def _reset(pipeline: Pipeline, config: ChangeConfig) -> list[EpochResult]:
+def _reset(pipeline: Pipeline, config: ChangeConfig) -> _Work:
     tables: Tables | None = None
     if config.tables is not None:
         tables = "restart" if config.tables is Behind.RESTART else "keep"
-    return [pipeline.reset(config.reset, written_place(config.to or "0"), tables=tables, keep_sinks=config.keep_sinks)]
+    place = written_place(config.to or "0")
+    return {", ".join(config.reset): partial(pipeline.reset, config.reset, place, tables=tables, keep_sinks=config.keep_sinks)}
 
 
-def _set_watermarks(pipeline: Pipeline, config: ChangeConfig) -> list[EpochResult]:
-    return [pipeline.set_watermark(source, time) for source, time in config.set_watermark.items()]
+def _set_watermarks(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    return {source: partial(pipeline.set_watermark, source, time) for source, time in config.set_watermark.items()}
 
 
-def _decide(pipeline: Pipeline, config: ChangeConfig) -> list[str]:
-    return [
-        f"{made.subject}: {made.choice}"
-        for subject, choice in config.decide.items()
-        for made in pipeline.decide(subject, cast("Choice", choice))
-    ]
+def _decide(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    def decided(subject: str, choice: str) -> str:
+        return ", ".join(made.choice for made in pipeline.decide(subject, cast("Choice", choice)))
+
+    return {subject: partial(decided, subject, choice) for subject, choice in config.decide.items()}
 
 
-def _withdraw(pipeline: Pipeline, config: ChangeConfig) -> list[str]:
-    return [f"{made.subject}: taken back" for subject in config.withdraw for made in pipeline.withdraw(subject)]
+def _withdraw(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    def withdrawn(subject: str) -> str:
+        pipeline.withdraw(subject)
+        return "taken back"
+
+    return {subject: partial(withdrawn, subject) for subject in config.withdraw}
 
 
-def _drop(pipeline: Pipeline, config: ChangeConfig) -> list[str]:
-    return [f"{name}: {', '.join(pipeline.drop(name))}" for name in config.drop]
+def _drop(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    def dropped(name: str) -> str:
+        return ", ".join(pipeline.drop(name))
+
+    return {name: partial(dropped, name) for name in config.drop}
 
 
-def _restore_times(pipeline: Pipeline, config: ChangeConfig) -> list[str]:
-    return [f"{name}: {len(pipeline.restore_times(name))} files have their times again" for name in config.restore_times]
+def _restore_times(pipeline: Pipeline, config: ChangeConfig) -> _Work:
+    def restored(source: str) -> str:
+        return f"{len(pipeline.restore_times(source))} files have their times again"
+
+    return {source: partial(restored, source) for source in config.restore_times}
 
 
-_DONE: Final[Mapping[str, Callable[[Pipeline, ChangeConfig], list[Any]]]] = {
+_WORK: Final[Mapping[str, Callable[[Pipeline, ChangeConfig], _Work]]] = {
     "rollback": _roll_back, "reset": _reset, "set_watermark": _set_watermarks, "decide": _decide, "withdraw": _withdraw,
     "drop": _drop, "restore_times": _restore_times,
 }  # fmt: skip

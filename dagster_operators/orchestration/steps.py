@@ -243,8 +243,12 @@ class PipelineSteps:
 
     def between_epochs(self, instance: dg.DagsterInstance) -> Pipeline:
         """The pipeline for what is done to its storage between epochs: a run that Dagster knows to be over is in nobody's way."""
+        return self.pipeline_on(self.observer(instance))
+
+    def pipeline_on(self, epochs: Epochs) -> Pipeline:
+        """The pipeline with these epochs, for its methods."""
         made = copy(self.pipeline)
-        made.epochs = self.observer(instance)
+        made.epochs = epochs
         return made
 
     def _is_run_alive(self, owner: Owner) -> bool | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dagster_operators as do
+from dagster_operators.errors import OperatorsError, PipelineBusyError, PipelineError, StorageError
 from tests.orchestration import demo
 
 if TYPE_CHECKING:
@@ -72,6 +73,56 @@ def test_what_changed_is_decided_taken_back_and_dropped(tmp_path: Path) -> None:
     assert change(made(now), drop=["copy"]).success
     made(now).run_until_caught_up()
     assert not (tmp_path / "tables" / "copy").exists()
+
+
+def left_behind(folder: Path) -> do.Pipeline:
+    """A pipeline that has left two tables behind."""
+
+    def made(*names: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(folder))
+        rows = pipeline.source("rows", do.MemorySource([[(1,)], [(2,)]], schema="v long"))
+        for name in names:
+            rows.filter("v > 0", name=f"of_{name}").to_table(name)
+        return pipeline
+
+    made("kept", "a", "b").run_epoch()
+    return made("kept")
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
+    """Has the second table that is dropped fail once; what is dropped."""
+    dropped: list[str] = []
+    drop = do.Pipeline.drop
+
+    def dropping(pipeline: do.Pipeline, name: str) -> list[str]:
+        dropped.append(name)
+        if dropped == ["a", "b"]:
+            raise error
+        return drop(pipeline, name)
+
+    monkeypatch.setattr(do.Pipeline, "drop", dropping)
+    return dropped
+
+
+@pytest.mark.parametrize("error", [PipelineBusyError("another run is at work"), StorageError("the connection broke")], ids=type)
+def test_what_is_done_of_several_things_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OperatorsError
+) -> None:
+    pipeline = left_behind(tmp_path)
+    dropped = failing_once(monkeypatch, error)
+    monkeypatch.setattr("dagster_operators.orchestration.change_job.MAINTENANCE_RETRIES", demo.FAST)
+    assert change(pipeline, drop=["a", "b"]).success
+    assert dropped == ["a", "b", "b"]
+    pipeline.run_until_caught_up()
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"kept"}
+
+
+def test_a_new_run_without_what_is_done_does_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = left_behind(tmp_path)
+    failing_once(monkeypatch, PipelineError("it cannot be", remedy="wait"))
+    told = failure(change(pipeline, drop=["a", "b"]))
+    assert "[done 'a']. To do: wait; a new run has to leave out what is done" in told
+    assert change(pipeline, drop=["b"]).success
 
 
 def test_files_are_said_to_be_the_same(folder: Path) -> None:

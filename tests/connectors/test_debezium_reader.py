@@ -390,6 +390,8 @@ def test_state_of_a_version_that_took_no_such_values_goes_on(
     for number in (2, 3, 4):
         arrive(tmp_path, number, epochs[number])
         pipeline = pipeline_over(tmp_path, ENGINES[engine], order_by="at", unknown=unknown)
+        if number < 4:  # as on a file system without conditional writes, where no table is given a column
+            monkeypatch.setattr(pipeline.epochs.coordinator.root, "creates", False)
         pipeline.run_epoch()
         came += epochs[number]
         assert current(pipeline) == left_by(came)

@@ -13,14 +13,6 @@ import pytest
 
 from tests.outside.environment import REPOSITORY, Environment
 
-FLIGHTS = """origin,dest,tailnum,dep_delay,sched_dep
-JFK,LAX,N1,25,2024-01-01T08:10:00Z
-JFK,LAX,N2,,2024-01-01T08:40:00Z
-LGA,ORD,N3,5,2024-01-01T11:05:00Z
-"""
-WITHOUT_DAGSTER = '# pipeline.run_epoch(); pipeline.read("hourly_delays").show()'
-"""The last line of README's program."""
-
 ENDED = """
 print(do.__file__)
 print(pipeline.history()[-1].rows)
@@ -96,14 +88,15 @@ def _sources(folder: Path) -> Path:
 
 
 def _readme_runs(environment: Environment, folder: Path, engine: str) -> None:
-    """README's program, with the line that it has as a comment, then the command line; in processes with a home of their own."""
+    """README's program and input as they stand, then the command line; in processes with a home of their own."""
     work, home = folder / "work", folder / "home"
     (work / "input" / "flights").mkdir(parents=True)
     home.mkdir()
-    (work / "input" / "flights" / "day.csv").write_text(FLIGHTS)
-    program = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)[0]
-    assert program.count(WITHOUT_DAGSTER) == 1
-    (work / "definitions.py").write_text(program.replace(WITHOUT_DAGSTER, WITHOUT_DAGSTER[2:]) + ENDED)
+    readme = (REPOSITORY / "README.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
+    (flights,) = re.findall(r"```\n(origin,.*?)```", readme, re.DOTALL)
+    (work / "input" / "flights" / "day.csv").write_text(flights)
+    (work / "definitions.py").write_text(program + ENDED)
     left_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "DAGSTER_HOME"}
     variables = {name: value for name, value in os.environ.items() if name not in left_out}
     variables |= {"HOME": str(home), "DAGSTER_OPERATORS_ENGINE": engine, "DAGSTER_OPERATORS_CACHE": str(home / "copies")}

@@ -79,7 +79,7 @@ class Stopping:
 
     def _is_told(self) -> bool:
         """Whether there is nobody who is to be told that the pipeline is stopped, unless an epoch is open."""
-        last = self.epochs.coordinator.last_complete()
+        last = self.epochs.coordinator.past.last_computed()
         operators = [name for name, node in self.dataflow.nodes.items() if node.operator.kind == EVENT_OPERATORS]
         return last is None or all(f"{name}.{STOPPED}" in last.metrics for name in operators)
 

@@ -14,7 +14,6 @@ from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp, parse_duration
-from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete
 
 Freshness: TypeAlias = str | timedelta | Mapping[str, str | timedelta] | None
@@ -57,8 +56,8 @@ def age_of(complete: Complete | None, table: str, now: float, computed: Complete
         complete: The last epoch.
         table: The table.
         now: The clock, in seconds since 1970.
-        computed: Of the epochs that lead to the last one, the last that read its sources, see :func:`last_computed`; by default
-            the last one itself.
+        computed: Of the epochs that lead to the last one, the last that read its sources, see ``History.last_computed``; by
+            default the last one itself.
     """
     if complete is None:
         return Age(None, "no epoch is complete yet")
@@ -74,14 +73,6 @@ def age_of(complete: Complete | None, table: str, now: float, computed: Complete
     told = f"{known.column} is complete up to {format_timestamp(known.watermark)}"
     behind = now - known.watermark / 1e6
     return Age(max(behind, 0.0), told, max(-behind, 0.0))
-
-
-def last_computed(run: Coordinator) -> Complete | None:
-    """Of the epochs that lead to the last one, the last that computed something: compacting or going back brings no row."""
-    last = run.last_complete()
-    if last is None or not last.transition:
-        return last
-    return next((complete for complete in run.past.leading_here() if not complete.transition), last)
 
 
 def allowed_ages(pipeline: Pipeline, freshness: Freshness) -> dict[str, float]:
@@ -139,7 +130,7 @@ def freshness_checks(steps: PipelineSteps, ages: Mapping[str, float]) -> dg.Asse
     @dg.multi_asset_check(name=f"{steps.name}_fresh", specs=[spec(table) for table in ages], can_subset=True)
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         run = steps.observer(context.instance).coordinator
-        last, computed = run.last_complete(), last_computed(run)
+        last, computed = run.last_complete(), run.past.last_computed()
         asked = {key.asset_key for key in context.selected_asset_check_keys}
         for table, most in ages.items():
             if steps.tables[table].key in asked:

@@ -166,6 +166,13 @@ class History:
             yield known[at]
             at = self._gone_back.get(at, at - 1)
 
+    def last_computed(self) -> Complete | None:
+        """Of the epochs that lead to the last one, the last that computed something: compacting or going back brings no row."""
+        last = self._ledger.view().last_complete
+        if last is None or not last.transition:
+            return last
+        return next((complete for complete in self.leading_here() if not complete.transition), last)
+
     def left_behind(self) -> frozenset[str]:
         """The tables and states that only epochs had which a rollback left: it emptied them, and who has them next is new."""
         self._catch_up()

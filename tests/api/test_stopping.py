@@ -98,6 +98,19 @@ def test_what_is_sent_at_stop_is_there_once_and_the_next_run_goes_on(sail, tmp_p
     assert values(tmp_path)["buffer__all"] == [[13, *[0, 1, 2] * 4]]
 
 
+def test_they_are_not_told_again_where_nothing_ran_but_maintenance(sail, tmp_path):
+    assert stopped(tmp_path, 1).epoch == 2
+    assert stopped(tmp_path, 2).epoch == 4
+    wanted = messages(tmp_path)
+    assert build(tmp_path, 2).compact(target_size=10**8).epoch == 5
+    assert stopped(tmp_path, 2).empty
+    assert build(tmp_path, 2).rollback(2).epoch == 6
+    assert stopped(tmp_path, 1).empty, "epoch 2 is the one with which it was stopped"
+    assert build(tmp_path, 1).rollback(1).epoch == 7
+    assert build(tmp_path, 1).stop().epoch == 8, "behind epoch 1 they were not told yet"
+    assert len(messages(tmp_path)["buffer__all"]) == len(wanted["buffer__all"]) - 1
+
+
 def test_there_has_to_be_somebody_to_be_told_and_a_source_that_ended(tmp_path):
     pipeline = build(tmp_path, 1)
     assert pipeline.stop().empty, "no epoch has run"

@@ -12,7 +12,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError
-from dagster_operators.orchestration.freshness import _result, age_of, last_computed
+from dagster_operators.orchestration.freshness import _result, age_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.manifest import TableTime
@@ -44,12 +44,12 @@ def test_maintenance_brings_nothing_new(tmp_path: Path) -> None:
         pipeline.run_epoch()
     run = pipeline.epochs.coordinator
     first, second = run.history()
-    assert last_computed(run) == second
+    assert run.past.last_computed() == second
     assert pipeline.compact() is not None
-    assert last_computed(run) == second
+    assert run.past.last_computed() == second
     pipeline.rollback(1)
-    assert last_computed(run) == first
-    age = age_of(run.last_complete(), "clean", first.committed_at + 60, last_computed(run))
+    assert run.past.last_computed() == first
+    age = age_of(run.last_complete(), "clean", first.committed_at + 60, run.past.last_computed())
     assert (age.seconds, age.told.partition(" was")[0]) == (60.0, "epoch 1")
 
 

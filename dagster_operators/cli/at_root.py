@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from dagster_operators.cli.diagnostics import diagnostics
-from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError
+from dagster_operators.runtime.commands import as_commands
 
 if TYPE_CHECKING:
     from dagster_operators.api.stored_pipeline import StoredPipeline

@@ -10,7 +10,7 @@ import click
 
 from dagster_operators.cli.at_root import answer, at_root
 from dagster_operators.cli.plans import SECRETS, pipeline_in, plan_in, settings_of
-from dagster_operators.cli.remedies import as_commands
+from dagster_operators.runtime.commands import as_commands
 
 if TYPE_CHECKING:
     from pathlib import Path

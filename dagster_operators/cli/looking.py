@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
-from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
+from dagster_operators.runtime.commands import as_commands
 from dagster_operators.time.watermark import format_timestamp
 
 if TYPE_CHECKING:

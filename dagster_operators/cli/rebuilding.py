@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,9 @@ _PLAN = click.option(
 @click.command()
 @click.argument("root")
 @click.argument("tables", nargs=-1)
-@click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
+@click.option(
+    "--operator", "--operators", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated."
+)
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
 @click.option("--between", nargs=2, help="Only the rows of a range of event time: its beginning, and its end, without it.")
 @click.option("--epochs-at-once", type=click.IntRange(1), help="Of how many epochs one step reads at most: 500.")
@@ -101,10 +104,14 @@ def restore_times(root: str, sources: tuple[str, ...], *, as_json: bool, file: A
     used = ""
     try:
         pipeline, used = _pipeline(root, file, secrets)
-        found = {source: pipeline.restore_times(source) for source in sources}
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always", RuntimeWarning)
+            found = {source: pipeline.restore_times(source) for source in sources}
     except OperatorsError as error:
         fail(_with(error, used, ""), root, as_json=as_json)
     told = "\n".join(f"{source}: {len(files)} files have their times again" for source, files in found.items())
+    for note in notes:
+        click.echo(f"note: {note.message}", err=True)
     answer(found) if as_json else click.echo(told)
 
 

@@ -33,6 +33,7 @@ from dagster_operators.connectors.root_in_folder import refuse_a_root
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader, check_options
+from dagster_operators.connectors.unexpected_files import warn_of_no_match, warn_of_other_sizes
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
@@ -280,6 +281,8 @@ class FileSource(Connector):
         names = names_of(start, self._former_name, self.base[1])
         found, new = self._listed(start, consumed, names)
         refuse_a_root(self._location, new, found, kind=self.format, is_first=start is None)
+        if not found and start is None:
+            warn_of_no_match(self._location)
         if not new:
             named = self.kept_position(start)
             return None if named == start else SliceChoice(SourceSlice(start, named, None), more=False, news=False)
@@ -314,6 +317,7 @@ class FileSource(Connector):
         touched = [(file, was) for file, was in then if was and file.size == was.size and file.modified != was.modified]
         for file, was in touched:
             self._location.set_time(file, was.modified)
+        warn_of_other_sizes(self._location, [(file, was) for file, was in then if was and file.size != was.size])
         return [self._location.full_path(file) for file, _ in touched]
 
     @override

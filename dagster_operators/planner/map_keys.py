@@ -13,6 +13,7 @@ from dagster_operators.graph.exchange import HashBy
 from dagster_operators.graph.expressions import calls_of
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.relational.projection import WithColumns
 from dagster_operators.planner.differences.asked import asked_by
 from dagster_operators.planner.differences.refusing import types_in
 from dagster_operators.types.data_type import Array, DataType, Map, Struct
@@ -46,14 +47,14 @@ def refuse_maps_as_keys(session: SparkSession, dataflow: Dataflow, node: Node, s
     inputs = [Schema.from_json(schemas[stream]) for stream in node.inputs]
     if not any(has_map(field.type) for schema in inputs for field in schema):
         return
-    for schema, keys in zip(inputs, _keys(dataflow, node), strict=False):
+    for stream, schema, keys in zip(node.inputs, inputs, _keys(dataflow, node), strict=False):
         for key in keys:
             field = schema.find(key)
             if field is not None and has_map(field.type):
                 raise SchemaError(
                     f"the key {key} of {node.operator.label} has a map in it, and maps are not compared by their entries",
                     pipeline=dataflow.name, operator=node.name, column=key,
-                    remedy=f"key by its entries in order, {_entries(key, field.type)}",
+                    remedy=f"key by its entries in order, {_entries(key, field.type, _computed(dataflow, stream, key))}",
                 )  # fmt: skip
     for expression in node.operator.sql():
         _refuse_sets(session, dataflow, node, schemas[node.inputs[0]], expression)
@@ -85,8 +86,17 @@ def _keys(dataflow: Dataflow, node: Node) -> Iterator[tuple[str, ...]]:
         yield port.exchange.keys if isinstance(port.exchange, HashBy) else ()
 
 
-def _entries(key: str, kind: DataType) -> str:
+def _computed(dataflow: Dataflow, stream: StreamRef, key: str) -> str:
+    """The expression that key_by makes a key of; empty for a column that was there before."""
+    maker = dataflow.nodes[stream.operator].operator
+    made = dict(maker.expressions) if isinstance(maker, WithColumns) and maker.only_new else {}
+    return made.get(key, "")
+
+
+def _entries(key: str, kind: DataType, computed: str) -> str:
     name = quoted_if_needed(key)
+    if isinstance(kind, Map) and computed:
+        return f'key_by("array_sort(map_entries({computed})) AS {name}")'
     if isinstance(kind, Map):
         return f'as with_columns({key}="array_sort(map_entries({name}))") makes of it'
     return f"as array_sort(map_entries(m)) gives of a map m: make columns of the parts of {key} with with_columns"

@@ -21,6 +21,7 @@ from dagster_operators.operators.frontier.operator_info import is_due
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.worker_program import DUE
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.commands import source_named
 from dagster_operators.runtime.cuts import one_cut
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.pinning import pinned
@@ -147,7 +148,7 @@ class Choosing:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
         if connector is None:
             return None
-        with located(source=source.name), _may_end(source):
+        with source_named(self._coordinator.root.uri), located(source=source.name), _may_end(source):
             choice = connector.choose(start, self._consumed(origin))
             if choice is not None and choice.slice.items is not None:
                 connector.verify(choice.slice.items, schemas[source.name])
@@ -179,7 +180,7 @@ class Choosing:
 
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
-        view = self._coordinator.view()
+        view, root = self._coordinator.view(), self._coordinator.root.uri
         origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
         positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
         found: dict[str, Any] = {}
@@ -196,7 +197,7 @@ class Choosing:
             connector = connector.continuing(formerly[name]) if connector and name in formerly else connector
             told = None
             if connector and not self._is_ahead(name, view.last_complete):
-                with located(pipeline=self._dataflow.name, source=name), _may_end(source):
+                with source_named(root), located(pipeline=self._dataflow.name, source=name), _may_end(source):
                     told = connector.news(start, self._consumed(origins.get(name, name)))
                     if told is None:
                         quiet = SourceSlice(start, connector.by_clock(start), None)

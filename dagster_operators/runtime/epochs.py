@@ -29,12 +29,14 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.scope import loops_around
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
+from dagster_operators.runtime.commands import with_commands
 from dagster_operators.runtime.comparing import Comparison
 from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.engine_threads import EngineThreads
 from dagster_operators.runtime.own_engine import in_use
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
+from dagster_operators.runtime.rebuildable import only_in_program
 from dagster_operators.runtime.side_by_side import SideBySide
 from dagster_operators.runtime.stages.failed_values import failed_value
 from dagster_operators.runtime.stages.sinks import join_sinks
@@ -166,9 +168,12 @@ class Epochs:
         try:
             more = [one for one in self.refusals() if (one.subject, one.remedy) != (first.subject, first.remedy)]
             comparing.keep_refused([first, *more], self.coordinator.view(), record.logical)
+            program = comparing.logical()
         except OperatorsError:  # it is the first one that is to be told
             return error
         error.remedy += "".join(f"; and for {verdict.subject} ({verdict.problem}): {verdict.remedy}" for verdict in more)
+        if program is not None and not only_in_program(program):
+            error.remedy = with_commands(error.remedy, self.coordinator.root.uri)
         return error
 
     def refusals(self) -> list[Verdict]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import BadInputError, ChangedPipelineError, EngineError, LedgerError, PipelineError, SourceError
 from dagster_operators.graph.restricted import Part, part_with, reach_of
+from dagster_operators.runtime.commands import source_named
 from dagster_operators.runtime.cut_by_epochs import cut_in, forgetful_in
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
@@ -89,7 +90,8 @@ class Rebuilding:
                 self._begin()
                 unlock(self._shadow.coordinator, owner)  # who was at it does not have the folder any more
                 if self._over() is None:
-                    self._choosing.check()
+                    with source_named(self._run.root.uri):
+                        self._choosing.check()
                     self._catch_up(owner)
                 made = self._taken_over(owner, wait_seconds)
             finally:

@@ -142,7 +142,8 @@ class Access:
         raise PipelineError(
             f"{service.name} has no setting{plural} {', '.join(unknown)}, as storage_options have it",
             file=public_uri(uri),
-            remedy=f"leave the option{plural} out, or correct the name; docs/object_stores.md says which there are",
+            remedy=f"{service.meant(unknown)}leave the option{plural} out, or correct the name; "
+            "docs/object_stores.md says which there are",
         )
 
     def for_environment(self, uri: str) -> dict[str, str]:

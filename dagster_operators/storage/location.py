@@ -265,9 +265,11 @@ def _vanished(path: str) -> MissingInputError:
     return MissingInputError("an input file of the epoch has vanished", file=path, remedy=remedy)
 
 
+OF_SOURCE: Final = "pipeline.restore_times(...)"
+"""A call for a source whose name those who catch the error know."""
+
 SAME_FILE: Final = (
-    "if it is the same file, as after a copy or a touch, give it its time again, and all others of the source: "
-    "pipeline.restore_times(...)"
+    f"if it is the same file, as after a copy or a touch, give it its time again, and all others of the source: {OF_SOURCE}"
 )
 """What helps where a file has its size, and another time of change."""
 

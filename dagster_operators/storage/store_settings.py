@@ -6,8 +6,9 @@ each setting has one, its plain name, which is also the one that obstore takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from dagster_operators.storage.uri import AZURE as AZURE_SCHEMES
@@ -73,8 +74,22 @@ class Service:
         >>> service_of("gs").unknown({"aws_region": "eu", "service_account": "/keys.json", "timeout": "9s"})
         ['aws_region']
         """
-        known = self.settings | self.synonyms.keys() | CLIENT | _DELTALAKE | self.deltalake
-        return [name for name in options if self._bare(name) not in known]
+        return [name for name in options if self._bare(name) not in self._known]
+
+    def meant(self, unknown: Sequence[str]) -> str:
+        """What options that are none are likely to be meant for.
+
+        >>> service_of("gs").meant(["service_acount", "nothing_like_it"])
+        "did you mean 'service_account'? else "
+        """
+        known = sorted(self._known)
+        alike = (get_close_matches(self._bare(name), known, n=1, cutoff=0.75) for name in unknown)
+        found = [close[0] for close in alike if close]
+        return f"did you mean {' and '.join(map(repr, found))}? else " if found else ""
+
+    @property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.settings | self.synonyms.keys() | CLIENT | _DELTALAKE | self.deltalake)
 
     def _bare(self, name: str) -> str:
         lower = name.lower()

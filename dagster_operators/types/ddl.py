@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.types.data_type import Array, DataType, Decimal, Field, Map, Plain, Spelling, Struct
@@ -28,6 +30,13 @@ _PLAIN = frozenset({
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp",
     "timestamp_ntz", "void", "variant",
 })  # fmt: skip
+_ELSEWHERE: Final = {
+    "text": "string", "str": "string", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "bool": "boolean", "float32": "float", "float64": "double", "datetime": "timestamp", "timestamptz": "timestamp",
+    "bytes": "binary", "number": "decimal", "list": "array", "dict": "map",
+}  # fmt: skip
+"""What other systems call the types."""
+
 _MAX_PRECISION = 38
 
 
@@ -96,6 +105,17 @@ _FULL = Spelling(quoted_if_needed, said=_said)
 
 def _unescaped(literal: str) -> str:
     return re.sub(r"\\(.)", r"\1", literal[1:-1])
+
+
+def _meant(written: str) -> str:
+    """The type that is likely to be meant.
+
+    >>> _meant("text"), _meant("lonk"), _meant("geometry")
+    ("; did you mean 'string'?", "; did you mean 'long'?", '')
+    """
+    known = [*_PLAIN, *_SPELLINGS, "array", "map", "struct", "decimal", "char", "varchar"]
+    close = [_ELSEWHERE[written]] if written in _ELSEWHERE else get_close_matches(written, sorted(known), n=1, cutoff=0.65)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class _Reader:
@@ -199,7 +219,7 @@ class _Reader:
                 return Plain(kind)
             case _:
                 self.next -= 1
-                raise self.error(f"no type is called {written!r}")
+                raise self.error(f"no type is called {written!r}{_meant(written)}")
 
     def struct(self) -> Struct:
         self.expect("<")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from dagster_operators.cli.main import main
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.orchestration.remedies import commands_for
 from tests.end_to_end.landing import Landing, keys_of, refused
 from tests.engines import SAIL
 
@@ -41,11 +43,14 @@ def test_a_copied_folder_goes_on_when_it_is_said_to_be_the_same(tmp_path: Path) 
     with pytest.raises(BadInputError, match=r"time of change 2023-11-14T22:1\d:20\+00:00 -> .*restore_times") as caught:
         pipeline.run_epoch()
     assert caught.value.where["source"] == "rows"
+    command = f"dagster-operators restore-times {landing.root} rows"
+    assert f"pipeline.restore_times('rows') (in a shell: `{command}`); else" in caught.value.remedy
+    assert commands_for(caught.value, "elsewhere") == (command,)
     with refused(pipeline, BadInputError, "changed after it was taken up"):
         pipeline.run_epoch()
-    with pytest.raises(BadInputError, match="restore_times"):
+    with pytest.raises(BadInputError, match=r"restore_times\('rows'\) \(in a shell: "):
         pipeline.rebuild("totals")
-    found = CliRunner().invoke(main, ["restore-times", str(landing.root), "rows"], env={"DAGSTER_OPERATORS_ENGINE": "sail"})
+    found = CliRunner().invoke(main, shlex.split(command)[1:], env={"DAGSTER_OPERATORS_ENGINE": "sail"})
     assert (found.exit_code, found.output) == (0, "rows: 3 files have their times again\n")
     assert {name: (landing.folder / name).stat().st_mtime_ns for name in before} == before
     again = landing.pipeline()
@@ -61,7 +66,12 @@ def test_a_file_of_another_size_stays_refused(tmp_path: Path) -> None:
     os.utime(touched)
     grown.write_text(f"{grown.read_text()}k9,1,2024-01-01T01:00:00Z\n")
     pipeline = landing.pipeline()
-    assert pipeline.restore_times("rows") == [str(touched)]
+    with pytest.warns(RuntimeWarning, match=rf"left as they are: {grown} \(\d+ -> \d+ bytes\)$"):
+        assert pipeline.restore_times("rows") == [str(touched)]
+    found = CliRunner().invoke(main, ["restore-times", str(landing.root), "rows"], env={"DAGSTER_OPERATORS_ENGINE": "sail"})
+    assert found.stdout == "rows: 0 files have their times again\n"
+    assert found.stderr.startswith("note: files of another size than when they were read")
+    assert str(grown) in found.stderr
     with pytest.raises(BadInputError, match="size ") as caught:
         pipeline.run_epoch()
     assert "restore_times" not in caught.value.remedy

@@ -19,8 +19,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import ChangedColumnsError, PipelineError, SourceError, UndecidedChangeError
+from dagster_operators.orchestration.remedies import commands_for
+from dagster_operators.runtime.commands import as_commands
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
 
@@ -388,3 +389,23 @@ def test_of_several_tables_those_that_are_done_are_told(tmp_path: Path, monkeypa
     assert (refused.exit_code, where["table"], where["widened"]) == (1, "other", "part")
     command("widen", str(root), "full")
     assert {kind_of(two_tables(root, "long"), table) for table in ("full", "part")} == {"int64"}
+
+
+@pytest.mark.parametrize("command", ["widen", "rebuild"])
+def test_the_commands_are_told_and_work(tmp_path: Path, command: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("i\n1\n")
+
+    def made(kind: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+        pipeline.source("rows", do.FileSource(str(tmp_path / "in"), schema=f"i {kind}")).to_table("t")
+        return pipeline
+
+    made("int").run_epoch()
+    with pytest.raises(ChangedColumnsError, match="in a shell") as refused:
+        made("bigint").run_epoch()
+    told = {words[1]: words[1:] for one in commands_for(refused.value, "elsewhere") if (words := shlex.split(one))}
+    assert told == {name: [name, str(tmp_path / "root"), "t"] for name in ("widen", "rebuild")}
+    found = CliRunner().invoke(main, told[command], env={"DAGSTER_OPERATORS_ENGINE": "sail"})
+    assert found.exit_code == 0, found.output
+    assert made("bigint").run_epoch().empty

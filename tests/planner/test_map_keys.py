@@ -63,6 +63,20 @@ def test_entries_in_order_are_a_key(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.sail
+def test_a_map_that_key_by_makes(tmp_path: Path) -> None:
+    """There is no column of that name before it."""
+
+    def counted(key: str) -> Callable[[Any], Any]:
+        return lambda rows: rows.key_by(key).aggregate(n="count(*)")
+
+    with pytest.raises(SchemaError, match=r"the key m of .* has a map in it") as raised:
+        planned(tmp_path / "maps", "sail", counted("map(g, 1) AS m")).run_epoch()
+    right = "array_sort(map_entries(map(g, 1))) AS m"
+    assert raised.value.remedy.endswith(f'key_by("{right}")')
+    planned(tmp_path / "entries", "sail", counted(right)).run_epoch()
+
+
+@pytest.mark.sail
 def test_maps_beside_keys_are_read_as_they_are(tmp_path: Path) -> None:
     pipeline = planned(tmp_path, "sail", lambda rows: rows.key_by("g").deduplicate())
     pipeline.run_until_caught_up()

@@ -132,7 +132,8 @@ class Latest(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        remedy = "as_changes(...) reads rows as changes; deduplicate(keep='last') keeps the last of rows that stay"
+        last = f"key_by({', '.join(map(repr, self.keys)) or '...'}).deduplicate(keep='last')"
+        remedy = f"as_changes(...) reads rows as changes; of rows that stay, {last} keeps the last of each key"
         return (InputPort("input", frozenset({ChangeKind.RETRACT}), by_keys(self.keys), remedy),)
 
     @override

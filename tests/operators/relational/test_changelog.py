@@ -145,6 +145,7 @@ def test_operators_that_need_rows_that_stay_refuse_changes() -> None:
     with pytest.raises(PipelineError, match=r"latest takes retracting streams, and 'rows' is append") as refused:
         stream().latest("id")
     assert "as_changes(...)" in refused.value.remedy
+    assert "key_by('id').deduplicate(keep='last')" in refused.value.remedy
     with pytest.raises(PipelineError, match="a sink takes append or updating streams") as refused:
         changes.to_sink(do.PostgresSink("dbname=none", "t"))
     assert refused.value.remedy.startswith("put latest(key) before it")

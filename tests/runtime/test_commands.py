@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from dagster_operators.cli.main import main
-from dagster_operators.cli.remedies import as_commands
+from dagster_operators.runtime.commands import as_commands
 
 
 @pytest.mark.parametrize(

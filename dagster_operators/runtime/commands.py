@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from dagster_operators.errors import BadInputError
+from dagster_operators.storage.location import OF_SOURCE
+from dagster_operators.storage.uri import public_uri
 
 _CALL: Final = re.compile(r"(?<!in Python: )pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
 _ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
 _TABLES: Final = re.compile(r'(?<![(\w])tables="(keep|restart)"')
 _SECRETS: Final = re.compile(r"from_plan\(\.\.\., (.*\})\)")
+
+_TYPED: Final = re.compile(r" \(in a shell: `[^`]*`(?:, `[^`]*`)*\)")
 
 Given = dict[str, list[str]]
 """The arguments of a call as words of a command, by their names; those without one as ``""``."""
@@ -28,9 +35,40 @@ def as_commands(remedy: str, root: str) -> str:
     'say --tables restart; dagster-operators read lake table --epoch ...'
     >>> as_commands("give it again: from_plan(..., storage_options={...} or secrets={'rows': {'dsn': ...}})", "lake")
     'give it again: --secrets FILE, with {"storage_options": {...}} or {"secrets": {"rows": {"dsn": ...}}}'
+    >>> as_commands(with_commands("compute it anew: pipeline.rebuild('t')", "s3://lake"), "lake")
+    'compute it anew: dagster-operators rebuild lake t'
     """
-    typed = _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), remedy))
+    typed = _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), _TYPED.sub("", remedy)))
     return _SECRETS.sub(_in_file, typed)
+
+
+def with_commands(remedy: str, root: str) -> str:
+    """A remedy for those who are in Python, with the commands that do what its calls do, where these are whole.
+
+    >>> with_commands("pipeline.widen('t'), or reset anew: pipeline.reset(..., 0)", "my lake")
+    "pipeline.widen('t'), or reset anew: pipeline.reset(..., 0) (in a shell: `dagster-operators widen 'my lake' t`)"
+    """
+    place = public_uri(root)
+    whole = [call for call in _CALL.finditer(remedy) if call[1] in _COMMANDS and "..." not in call[2]]
+    commands = dict.fromkeys(f"`{_command(call, place)}`" for call in whole)
+    return f"{remedy} (in a shell: {', '.join(commands)})" if commands else remedy
+
+
+@contextmanager
+def source_named(root: str) -> Iterator[None]:
+    """Errors about files that may be the same name their source in the call that says so, and the command.
+
+    >>> with source_named("lake"):
+    ...     raise BadInputError("it changed", source="rows", remedy="pipeline.restore_times(...); else put it back")
+    Traceback (most recent call last):
+    dagster_operators.errors.BadInputError: it changed [source 'rows']. To do: pipeline.restore_times('rows') (in a shell: ...
+    """
+    try:
+        yield
+    except BadInputError as error:
+        if (source := error.where.get("source")) is not None:
+            error.remedy = error.remedy.replace(OF_SOURCE, with_commands(f"pipeline.restore_times({source!r})", root))
+        raise
 
 
 def _in_file(given: re.Match[str]) -> str:

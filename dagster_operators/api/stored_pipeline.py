@@ -226,7 +226,7 @@ class StoredPipeline(Settling):
         >>> print(StoredPipeline(folder.name).explain(1))  # doctest: +ELLIPSIS
         epoch 1
         pipeline p (dagster_operators ...)
-          rows: source ...
+          rows: source(...)
           table kept <- rows
           stage kept: ... s
         >>> folder.cleanup()

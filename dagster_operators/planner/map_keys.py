@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.exchange import HashBy
-from dagster_operators.graph.expressions import calls_of
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.projection import WithColumns
-from dagster_operators.planner.differences.asked import asked_by
+from dagster_operators.operators.relational.top_per_key import TopPerKey
+from dagster_operators.operators.windows.top_per_window import TopPerWindow
+from dagster_operators.planner.differences.asked import TypeOf, asked_by
 from dagster_operators.planner.differences.refusing import types_in
 from dagster_operators.types.data_type import Array, DataType, Map, Struct
 from dagster_operators.types.names import quoted_if_needed
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
 _SETS: Final = frozenset({"approx_count_distinct", "collect_set", "mode"})
 """Aggregates that tell values apart; others do with DISTINCT."""
 
+_DISTINCT: Final = "distinct "
+_COMPARISONS: Final = frozenset({"=", "<>", "<=>", "<", ">", "<=", ">="})
+
 
 def refuse_maps_as_keys(session: SparkSession, dataflow: Dataflow, node: Node, schemas: Mapping[StreamRef, str]) -> None:
-    """Refuse an operator whose keys have maps in them.
+    """Refuse an operator whose keys have maps in them, or which compares maps otherwise.
 
     Args:
         session: The engine.
@@ -56,8 +61,16 @@ def refuse_maps_as_keys(session: SparkSession, dataflow: Dataflow, node: Node, s
                     pipeline=dataflow.name, operator=node.name, column=key,
                     remedy=f"key by its entries in order, {_entries(key, field.type, _computed(dataflow, stream, key))}",
                 )  # fmt: skip
+    type_of = types_in(empty(session, schemas[node.inputs[0]]), inputs[0])
     for expression in node.operator.sql():
-        _refuse_sets(session, dataflow, node, schemas[node.inputs[0]], expression)
+        for told, value in _telling_apart(node, expression, type_of):
+            kind = type_of(value)
+            if kind is not None and has_map(kind):
+                raise SchemaError(
+                    f"{told} {value} that have a map in them; maps are not compared by their entries",
+                    pipeline=dataflow.name, operator=node.name, expression=expression,
+                    remedy="compare its entries in order, as array_sort(map_entries(m)) gives them of a map m",
+                )  # fmt: skip
 
 
 def has_map(kind: DataType) -> bool:
@@ -102,19 +115,17 @@ def _entries(key: str, kind: DataType, computed: str) -> str:
     return f"as array_sort(map_entries(m)) gives of a map m: make columns of the parts of {key} with with_columns"
 
 
-def _refuse_sets(session: SparkSession, dataflow: Dataflow, node: Node, schema: str, expression: str) -> None:
-    told = {call.name for call in calls_of(expression)}
-    if not (told & _SETS or (told & {"count"} and "distinct" in expression.lower())):
-        return
-    type_of = types_in(empty(session, schema), Schema.from_json(schema))
+def _telling_apart(node: Node, expression: str, type_of: TypeOf) -> Iterator[tuple[str, str]]:
+    """What an expression tells apart: how, and the values."""
+    if isinstance(node.operator, Over | TopPerKey | TopPerWindow):
+        yield from (
+            ("an order compares values of", item.expression) for item in node.operator.order if item.expression == expression
+        )
     for asked in asked_by(expression, type_of):
-        distinct = asked.name == "count" and any(text.lower().startswith("distinct ") for text in asked.texts)
+        if asked.name in _COMPARISONS:
+            yield from ((f"{asked.name} compares values of", text) for text in asked.texts)
+            continue
+        distinct = any(text.lower().startswith(_DISTINCT) for text in asked.texts)
         for text in asked.texts if distinct or asked.name in _SETS else ():
-            value = text[len("distinct ") :] if text.lower().startswith("distinct ") else text
-            kind = type_of(value)
-            if kind is not None and has_map(kind):
-                raise SchemaError(
-                    f"{asked.name} tells values of {value} apart that have a map in them; maps are not compared by their entries",
-                    pipeline=dataflow.name, operator=node.name, expression=expression,
-                    remedy="compare its entries in order, as array_sort(map_entries(m)) gives them of a map m",
-                )  # fmt: skip
+            value = text[len(_DISTINCT) :] if text.lower().startswith(_DISTINCT) else text
+            yield f"{asked.name} tells apart values of", value

@@ -28,6 +28,12 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "lookup": lambda rows: rows.lookup(TABLE, on="k"),
     "latest": lambda rows: rows.as_changes("'insert'").latest("k"),
     "count distinct": lambda rows: rows.key_by("g").aggregate(n="count(DISTINCT k)"),
+    "array_agg distinct": lambda rows: rows.key_by("g").aggregate(n="array_agg(DISTINCT k)"),
+    "collect_list distinct": lambda rows: rows.key_by("g").aggregate(n="collect_list(DISTINCT s)"),
+    "an order": lambda rows: rows.key_by("g").top(1, by="at, k DESC"),
+    "an order in windows": lambda rows: rows.key_by("g").window(do.Tumbling("1 minute")).top(1, by="s"),
+    "pivot": lambda rows: rows.key_by("g").pivot("k", ["x"], n="count(*)"),
+    "a comparison": lambda rows: rows.filter("k = map('x', 1, 'y', 2)"),
     "a set": lambda rows: rows.key_by("g").aggregate(n="collect_set(s)"),
 }
 BOTH = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("sail", "spark")]
@@ -74,6 +80,31 @@ def test_a_map_that_key_by_makes(tmp_path: Path) -> None:
     right = "array_sort(map_entries(map(g, 1))) AS m"
     assert raised.value.remedy.endswith(f'key_by("{right}")')
     planned(tmp_path / "entries", "sail", counted(right)).run_epoch()
+
+
+@pytest.mark.sail
+def test_entries_in_order_are_told_apart_and_ordered(tmp_path: Path) -> None:
+    entries = "array_sort(map_entries(k))"
+
+    def made(rows: Any) -> Any:
+        return rows.key_by("g").aggregate(
+            n="size(array_agg(DISTINCT array_sort(map_entries(k))))", m=f"count(DISTINCT {entries})"
+        )
+
+    pipeline = planned(tmp_path / "sets", "sail", made, batches=2)
+    pipeline.run_until_caught_up()
+    assert [(row["n"], row["m"]) for row in pipeline.read("t").collect()] == [(1, 1)]
+    compared = planned(
+        tmp_path / "compared", "sail", lambda rows: rows.filter(f"{entries} = array_sort(map_entries(map('y', 2, 'x', 1)))")
+    )
+    compared.run_until_caught_up()
+    assert compared.read("t").count() == 2
+    first = planned(tmp_path / "first", "sail", lambda rows: rows.key_by("g").top(1, by=entries))
+    first.run_until_caught_up()
+    assert first.read("t").count() == 1
+    values = planned(tmp_path / "values", "sail", lambda rows: rows.key_by("g").pivot("k['x']", [1], n="count(*)"))
+    values.run_until_caught_up()
+    assert [row["1"] for row in values.read("t").collect()] == [2]
 
 
 @pytest.mark.sail

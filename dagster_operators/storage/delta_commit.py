@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path
 from dagster_operators.storage.first_entry import first_entry
 from dagster_operators.storage.log_checkpoint import sum_up
 from dagster_operators.storage.log_damage import without_checkpoints
@@ -276,7 +276,12 @@ class TableLog:
 
     def _sum_up(self, version: int) -> bool:
         """Whether a checkpoint could be made of what is known of the log on an object store."""
-        content = sum_up(self._root, self._dataset, version, self._entries, self._summed)
+        from deltalake.exceptions import DeltaError
+
+        try:
+            content = sum_up(self._root, self._dataset, version, self._entries, self._summed)
+        except (DeltaError, OSError):  # the checkpoint before is damaged, or there is no room for a local folder
+            content = None
         self._summed = (version, content) if content and len(content) <= _KEPT_BYTES else None
         self._entries = {}
         return content is not None
@@ -289,8 +294,7 @@ class TableLog:
                     return
                 table = self.load()
                 table.create_checkpoint()
-                summed = f"{self._dataset}/{LOG}/{table.version():020d}.checkpoint.parquet"
-                self._root.flush([summed, f"{self._dataset}/{LOG}/_last_checkpoint"])
+                self._root.flush(f"{self._dataset}/{path}" for path in (checkpoint_path(table.version()), f"{LOG}/{HINT}"))
         except StorageError as error:
             _log.warning("%s", error)
 

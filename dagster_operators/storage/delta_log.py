@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 LOG: Final = "_delta_log"
 """The folder of the log in the table's."""
 
+HINT: Final = "_last_checkpoint"
+"""The file of a log that names its last checkpoint."""
+
+CHECKPOINT: Final = ".checkpoint.parquet"
+"""How the name of a checkpoint that is one file ends."""
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -112,7 +118,7 @@ class DeltaLog:
     def last_checkpoint(self) -> int:
         """The version up to which commits may have been cleaned out of the log; -1 if there is none."""
         try:
-            with self.location.opened(SourceFile(0, f"{LOG}/_last_checkpoint", 0)) as stream:
+            with self.location.opened(SourceFile(0, f"{LOG}/{HINT}", 0)) as stream:
                 return int(json.loads(stream.read())["version"])
         except MissingInputError:
             return -1
@@ -201,6 +207,15 @@ def entry_path(version: int) -> str:
     '_delta_log/00000000000000000007.json'
     """
     return f"{LOG}/{version:020d}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    """Where the checkpoint of a version is in a table's folder, if it is one file.
+
+    >>> checkpoint_path(20)
+    '_delta_log/00000000000000000020.checkpoint.parquet'
+    """
+    return f"{LOG}/{version:020d}{CHECKPOINT}"
 
 
 def _read_commit(location: FileLocation, version: int) -> Commit:

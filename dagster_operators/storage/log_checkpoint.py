@@ -12,16 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path
+from dagster_operators.storage.log_entries import version_of_hint
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
-HINT: Final = f"{LOG}/_last_checkpoint"
-
 _AT_ONCE: Final = 16
 
-_PARTED: Final = frozenset({"parts", "v2Checkpoint", "sidecarFiles"})
+_PARTED: Final = ("parts", "v2Checkpoint", "sidecarFiles")
 """What a hint has of a checkpoint that is more than one file."""
 
 
@@ -43,9 +42,9 @@ def sum_up(
     from deltalake import DeltaTable
 
     if before is None:
-        hint = root.read(f"{dataset}/{HINT}")
-        before = _named(root, dataset, hint) if hint else None
-        if hint and before is None:
+        hint = root.read(f"{dataset}/{LOG}/{HINT}")
+        before = None if hint is None else _named(root, dataset, hint)
+        if hint is not None and before is None:
             return None
     first = before[0] + 1 if before else 0
     wanted = range(first, version + 1)
@@ -60,26 +59,22 @@ def sum_up(
         for number, content in found.items():
             Path(folder, entry_path(number)).write_bytes(content or b"")
         if before:
-            Path(folder, _path(before[0])).write_bytes(before[1])
-            Path(folder, HINT).write_text(json.dumps({"version": before[0], "size": -1}))
+            Path(folder, checkpoint_path(before[0])).write_bytes(before[1])
+            Path(folder, LOG, HINT).write_text(json.dumps({"version": before[0], "size": -1}))
         table = DeltaTable(folder)
         if table.version() != version:
             return None
         table.create_checkpoint()
-        content, hint = Path(folder, _path(version)).read_bytes(), Path(folder, HINT).read_bytes()
-    root.write(f"{dataset}/{_path(version)}", content)
-    root.write(f"{dataset}/{HINT}", hint)
+        content, hint = Path(folder, checkpoint_path(version)).read_bytes(), Path(folder, LOG, HINT).read_bytes()
+    root.write(f"{dataset}/{checkpoint_path(version)}", content)
+    root.write(f"{dataset}/{LOG}/{HINT}", hint)
     return content
 
 
 def _named(root: Root, dataset: str, text: bytes) -> tuple[int, bytes] | None:
-    """The checkpoint that a hint names; None when it is more than one file, or is not there."""
-    hint = json.loads(text)
-    if "version" not in hint or _PARTED & hint.keys():
+    """The checkpoint that a hint names; None when it is more than one file, is not there, or the hint cannot be read."""
+    version = version_of_hint(text)
+    if version is None or any(name in json.loads(text) for name in _PARTED):
         return None
-    content = root.read(f"{dataset}/{_path(hint['version'])}")
-    return (hint["version"], content) if content else None
-
-
-def _path(version: int) -> str:
-    return f"{LOG}/{version:020d}.checkpoint.parquet"
+    content = root.read(f"{dataset}/{checkpoint_path(version)}")
+    return (version, content) if content else None

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.delta_log import HINT, LOG, entry_path
 from dagster_operators.storage.log_entries import (
-    HINT,
     checkpoints_of,
     hinted_checkpoint,
     path_of,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dagster_operators.storage.delta_log import LOG
+from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
-
-HINT: Final = "_last_checkpoint"
-"""The file of a log that names its last checkpoint."""
 
 
 def versions_of(root: Root, dataset: str) -> list[int]:
@@ -28,7 +25,7 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
 
     whole, broken = list[int](), list[str]()
     for name in root.children(f"{dataset}/{LOG}"):
-        if name.endswith(".checkpoint.parquet"):
+        if name.endswith(CHECKPOINT):
             try:
                 pq.read_table(root.path(dataset, LOG, name), filesystem=root.files)
                 whole.append(int(name[:20]))
@@ -39,13 +36,22 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
 
 def has_checkpoint(root: Root, dataset: str, version: int) -> bool:
     """Whether there is a checkpoint of a version, which readers of it begin with."""
-    return root.exists(f"{dataset}/{LOG}/{version:020d}.checkpoint.parquet")
+    return root.exists(f"{dataset}/{checkpoint_path(version)}")
 
 
 def hinted_checkpoint(root: Root, dataset: str) -> int | None:
     """The version of the checkpoint that readers are told to begin with; None when that cannot be read, which does no harm."""
+    return version_of_hint(root.read(f"{dataset}/{LOG}/{HINT}") or b"")
+
+
+def version_of_hint(text: bytes) -> int | None:
+    """The version of the checkpoint that a hint names; None when it cannot be read.
+
+    >>> version_of_hint(b'{"version": 20, "size": 7}'), version_of_hint(b'{"vers'), version_of_hint(b"[]")
+    (20, None, None)
+    """
     try:
-        return int(json.loads(root.read(f"{dataset}/{LOG}/{HINT}") or b"")["version"])
+        return int(json.loads(text)["version"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -76,7 +82,7 @@ def summed_adds(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:
     """What a checkpoint has of each file that is active at its version."""
     import pyarrow.parquet as pq
 
-    path = root.path(dataset, LOG, f"{version:020d}.checkpoint.parquet")
+    path = root.path(dataset, checkpoint_path(version))
     return [add for add in pq.read_table(path, columns=["add"], filesystem=root.files)["add"].to_pylist() if add]
 
 

@@ -8,12 +8,15 @@ import pytest
 from deltalake import DeltaTable
 
 from dagster_operators.storage.delta_commit import TableLog
-from dagster_operators.storage.log_checkpoint import HINT, sum_up
+from dagster_operators.storage.delta_log import checkpoint_path
+from dagster_operators.storage.log_checkpoint import sum_up
+from dagster_operators.storage.log_entries import hinted_checkpoint
 from dagster_operators.storage.log_entry import LogEntry, LoggedFile
 from dagster_operators.storage.root import Root
 
 SCHEMA = '{"type": "struct", "fields": [{"name": "v", "type": "long", "nullable": true, "metadata": {}}]}'
 EVERY = 5
+HINT = "_delta_log/_last_checkpoint"
 
 
 @pytest.fixture
@@ -91,3 +94,22 @@ def test_what_is_not_whole_is_left_to_deltalake(root):
     root.write(f"tables/t/{HINT}", b'{"version": 1, "parts": 2}')
     assert sum_up(root, "tables/t", 3, {}) is None
     assert not [name for name in root.children("tables/t/_delta_log") if "checkpoint.parquet" in name]
+
+
+@pytest.mark.parametrize("hint", [b"", b'{"vers', b"[]", b"5", b'{"version": "x"}', b'{"version": 3}', b"\xff"])
+def test_a_commit_stands_though_what_names_the_last_checkpoint_is_damaged(root, hint):
+    _, stamp = grown(root, EVERY - 1)
+    root.write(f"tables/t/{HINT}", hint)
+    grown(root, 1, TableLog(root, "tables/t", EVERY), EVERY - 1, stamp)
+    assert hinted_checkpoint(root, "tables/t") == EVERY, "deltalake has summed it up, who reads all entries"
+    assert content(root)[0] == EVERY
+
+
+def test_a_commit_stands_though_the_checkpoint_before_is_damaged_and_is_summed_up_from_the_entries(root, caplog):
+    _, stamp = grown(root, 2 * EVERY - 1)
+    root.write(f"tables/t/{checkpoint_path(EVERY)}", b"PAR1 cut short")
+    with caplog.at_level("WARNING"):
+        grown(root, 1, TableLog(root, "tables/t", EVERY), 2 * EVERY - 1, stamp)
+    assert caplog.text == ""
+    assert hinted_checkpoint(root, "tables/t") == 2 * EVERY
+    assert content(root)[0] == 2 * EVERY

@@ -10,18 +10,16 @@ import hashlib
 import hmac
 import os
 import shutil
-import socket
 import subprocess
-import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-import pytest
+from tests.storage.programs import free_port, lacks, program
 
 _VERSION: Final = "3.35.0"
 _KEPT: Final = Path(__file__).parents[2] / ".cache" / f"azurite-{_VERSION}"
@@ -59,22 +57,13 @@ class AzureServer:
 @contextmanager
 def azurite(folder: Path) -> Iterator[AzureServer]:
     """A server without containers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = int(listener.getsockname()[1])
+    port = free_port()
     server = AzureServer(port)
     command = ["node", str(_installed()), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
     command += ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     environment = {**os.environ, "AZURITE_ACCOUNTS": f"{_ACCOUNT}:{server.key}"}
-    with (
-        (folder / "azurite.log").open("w") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder) as process,
-    ):
-        try:
-            _wait(port, process, folder / "azurite.log")
-            yield server
-        finally:
-            process.kill()
+    with program(command, port, folder / "azurite.log", environment):
+        yield server
 
 
 def _installed() -> Path:
@@ -84,32 +73,16 @@ def _installed() -> Path:
         return program
     npm = shutil.which("npm")
     if npm is None:
-        _lacks("Azurite needs Node and npm")
+        lacks("Azurite needs Node and npm")
     partial = _KEPT.with_name(f"{_KEPT.name}.{os.getpid()}")
     partial.mkdir(parents=True)
     command = [npm, "install", "--prefix", str(partial), "--ignore-scripts", "--no-audit", "--no-fund", f"azurite@{_VERSION}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
-            _lacks(f"Azurite cannot be installed: {done.stderr[-500:]}")
+            lacks(f"Azurite cannot be installed: {done.stderr[-500:]}")
         if not program.exists():
             partial.rename(_KEPT)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return program
-
-
-def _lacks(reason: str) -> NoReturn:
-    pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-
-
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.2)
-        else:
-            return
-    raise AssertionError(f"Azurite did not start: {log.read_text()[-3000:]}")

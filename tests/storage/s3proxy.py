@@ -8,17 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from tests.storage.programs import free_port, lacks, program
 from tests.storage.s3_server import S3Server, s3_server
 
 _VERSION: Final = "4.1.0"
@@ -43,18 +39,13 @@ def s3proxy(folder: Path) -> Iterator[S3Server]:
     """S3Proxy, behind a server that counts, and is slow, busy or loses answers when it is told to."""
     java = shutil.which("java")
     if java is None:
-        pytest.fail("CI needs java") if os.environ.get("CI") == "true" else pytest.skip("needs java")
-    port = _free_port()
+        lacks("S3Proxy needs java")
+    port = free_port()
     settings = folder / "s3proxy.conf"
     settings.write_text(_SETTINGS.format(port=port, **S3Server(port).options()))
     command = [java, "-Xmx512m", "-jar", str(_jar()), "--properties", str(settings)]
-    with (folder / "s3proxy.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            _wait(port, process, folder / "s3proxy.log")
-            with s3_server(port) as server:
-                yield server
-        finally:
-            process.kill()
+    with program(command, port, folder / "s3proxy.log"), s3_server(port) as server:
+        yield server
 
 
 def _jar() -> Path:
@@ -67,27 +58,8 @@ def _jar() -> Path:
             with urllib.request.urlopen(_ADDRESS, timeout=60) as answer, partial.open("wb") as file:
                 shutil.copyfileobj(answer, file)
         except OSError as error:
-            reason = f"S3Proxy cannot be downloaded: {error}"
-            pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+            lacks(f"S3Proxy cannot be downloaded: {error}")
         partial.rename(kept)
     found = hashlib.sha256(kept.read_bytes()).hexdigest()
     assert found == _SHA256, f"{kept} is another one: {found}"
     return kept
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.2)
-        else:
-            return
-    raise AssertionError(f"S3Proxy did not start: {log.read_text()[-3000:]}")

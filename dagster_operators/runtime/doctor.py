@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
@@ -58,14 +59,15 @@ def examine(coordinator: Coordinator, *, start_engine: bool = False) -> Iterator
         start_engine: Whether to start the engine and have it count to one.
     """
     root = coordinator.root
+    wrong = cache(lambda: coordinator.wrong_tables(by_content=True))
     looks: dict[str, Callable[[], Finding]] = {
         "writing": lambda: _writing(root),
         "links": lambda: _links(root),
         "space": lambda: _space(root),
         "clock": lambda: _clock(root),
         "ledger": lambda: _ledger(coordinator),
-        "tables": lambda: _tables(coordinator),
-        "files": lambda: _files(coordinator),
+        "tables": lambda: _tables(coordinator, wrong()),
+        "files": lambda: _files(coordinator, wrong()),
         "owner": lambda: _owner(coordinator),
         "engine": lambda: _engine(start=start_engine),
         "versions": _versions,
@@ -137,8 +139,7 @@ def _ledger(coordinator: Coordinator) -> Finding:
     return Finding("ledger", "ok", f"whole, with {past} completed epochs up to {view.last_epoch}")
 
 
-def _tables(coordinator: Coordinator) -> Finding:
-    wrong = coordinator.wrong_tables(by_content=True)
+def _tables(coordinator: Coordinator, wrong: list[str]) -> Finding:
     if wrong:
         told = "; ".join(f"{dataset} ({coordinator.tell(dataset) or 'its log is gone'})" for dataset in wrong)
         return Finding("tables", "error", f"not as the ledger says: {told}", _repair(coordinator, wrong))
@@ -150,10 +151,9 @@ def _repair(coordinator: Coordinator, wrong: list[str]) -> str:
     return "\n".join(repair_command(coordinator.root.uri, dataset) for dataset in wrong)
 
 
-def _files(coordinator: Coordinator) -> Finding:
+def _files(coordinator: Coordinator, wrong: list[str]) -> Finding:
     if coordinator.last_complete() is None:
         return Finding("files", "ok", "there are none yet")
-    wrong = set(coordinator.wrong_tables())
     versions = {name: at for name, at in coordinator.versions().versions.items() if name not in wrong}
     sizes = {f"{name}/{file.path}": file.size for name, at in versions.items() for file in coordinator.files(name, at)}
     lost = lost_files(coordinator.root, sizes)

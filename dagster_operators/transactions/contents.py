@@ -6,7 +6,7 @@ the same numbers with other content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import RestoredTableError, StorageError
@@ -28,7 +28,24 @@ def content_of(ledger: DeltaLedger, tables: Tables, dataset: str) -> dict[str, F
     Raises:
         RestoredTableError: What was accepted of somebody else is not in the table's log any more.
     """
-    accepted, changes = followed((entry.record for entry in ledger.scan(KINDS)), dataset)
+    return _content_by((entry.record for entry in ledger.scan(KINDS)), tables, dataset)
+
+
+def others(ledger: DeltaLedger, tables: Tables, versions: Mapping[str, int]) -> set[str]:
+    """The datasets whose files at these versions are not their content. Reads the whole ledger, once."""
+    records = [entry.record for entry in ledger.scan(KINDS)]
+    return {dataset for dataset, version in versions.items() if not _is_content(records, tables, dataset, version)}
+
+
+def _is_content(records: Iterable[Record], tables: Tables, dataset: str, version: int) -> bool:
+    try:
+        return {file.path for file in tables.files(dataset, version)} == _content_by(records, tables, dataset).keys()
+    except (StorageError, RestoredTableError):
+        return False
+
+
+def _content_by(records: Iterable[Record], tables: Tables, dataset: str) -> dict[str, FileEntry]:
+    accepted, changes = followed(records, dataset)
     files = _accepted_files(tables, accepted) if accepted else {}
     for adds, removes in changes:
         files = {path: file for path, file in files.items() if path not in removes} | {file.path: file for file in adds}

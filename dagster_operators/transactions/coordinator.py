@@ -28,9 +28,10 @@ from dagster_operators.storage.log_history import tell_versions
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import commit_epoch
+from dagster_operators.transactions.contents import others
 from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.dropping import Dropping
-from dagster_operators.transactions.effects import CompareTable, StageAttempt
+from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History, as_repaired
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
@@ -239,15 +240,12 @@ class Coordinator:
         """The datasets that are not as the ledger says: somebody else wrote, damaged, restored or deleted them.
 
         Args:
-            by_content: Whether their files are compared with what the ledger says, too, which reads all of it for each.
+            by_content: Whether their files are compared with what the ledger says, too, which reads all of it.
         """
         view = self.view()
-        return [
-            name for name in sorted(view.versions) if self._is_wrong(view, name) or (by_content and self._is_other(view, name))
-        ]
-
-    def _is_other(self, view: LedgerView, dataset: str) -> bool:
-        return not self._world.perform(CompareTable(dataset, view.versions[dataset]))
+        wrong = {name for name in view.versions if self._is_wrong(view, name)}
+        sound = {name: version for name, version in view.versions.items() if name not in wrong}
+        return sorted(wrong | others(self._ledger, self._tables, sound) if by_content and sound else wrong)
 
     def tell(self, dataset: str) -> str:
         """What is wrong with the log of a dataset, or what it says of versions that are not ours; else of the last one."""
@@ -488,6 +486,9 @@ class Coordinator:
         except StopIteration as done:
             value: T = done.value
             return value
+        except Exception:
+            self._world.settle()
+            raise
 
     def _took(self, step: str, started: float) -> None:
         with self._timing:

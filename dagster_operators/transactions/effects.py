@@ -76,8 +76,8 @@ class StageAttempt:
 class ReadLedger:
     """Give the ledger's view as of now. Result: LedgerView.
 
-    Where ``seen`` is one that was given before, a store is not asked again within some seconds: the result may be that one. What
-    follows from it is recorded by compare-and-set, as behind any pause.
+    Where ``seen`` is one that was given before, a store is not asked again within some seconds: the result may be that one, but
+    none before, as the model in the tests has it. What follows from it is recorded by compare-and-set, as behind any pause.
     """
 
     seen: LedgerView | None = None

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
-from dagster_operators.errors import LedgerError, RestoredTableError, StorageError
+from dagster_operators.errors import LedgerError, StorageError
 from dagster_operators.storage.log_history import marked_files, tell_versions
 from dagster_operators.storage.partitions import files_without
 from dagster_operators.storage.presence import lost_files
@@ -19,7 +19,7 @@ from dagster_operators.storage.root import Root
 from dagster_operators.storage.side_by_side import started
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.cleaning import delete_outdated
-from dagster_operators.transactions.contents import content_of
+from dagster_operators.transactions.contents import content_of, others
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
@@ -61,7 +61,7 @@ class World:
         self._writing: dict[str, Future[None]] = {}
         """Those that are being written: what says that they are there waits for it."""
         self._committing: dict[int, tuple[fx.CommitTable, Future[fx.Conflict | None]]] = {}
-        """Commits to tables that were begun beside another one."""
+        """Commits to tables that were begun beside another one, until they are asked for, or the protocol ends by an error."""
         self._beside: tuple[fx.ReadTables, Future[Mapping[str, fx.TableStatus]]] | None = None
         """Tables that a store is being asked for, as they are read next."""
 
@@ -80,10 +80,18 @@ class World:
         if not isinstance(effect, fx.DURABLE):
             return self._look(effect)
         index, stage = getattr(effect, "index", None), fx.stage_of(effect)
-        reach(f"before:{effect.name}", index, stage)
+        if id(effect) not in self._committing:  # for those that were begun beside another one it was reached then
+            reach(f"before:{effect.name}", index, stage)
         result = self._change(effect)
         reach(f"after:{effect.name}", index, stage)
         return result
+
+    def settle(self) -> None:
+        """Wait for commits that were begun beside another one, and that nobody will ask for: an error of theirs is only told."""
+        begun, self._committing = self._committing, {}
+        for effect, future in begun.values():
+            if error := future.exception():
+                _log.warning("the commit of epoch %s to %s failed, too: %s", effect.epoch, effect.dataset, error)
 
     def fold(self) -> None:
         """Fold small files of the ledger into one, if there are enough."""
@@ -120,7 +128,7 @@ class World:
                 active = {file.path for file in self._tables.files(dataset, version)}
                 return tuple(path for path in removes if path not in active)
             case fx.CompareTable(dataset, version):
-                return self._is_our_content(dataset, version)
+                return not others(self._ledger, self._tables, {dataset: version})
             case fx.ReadDigest(dataset, version):
                 return self._tables.digest(dataset, version)
             case fx.TellVersions(dataset, after):
@@ -144,6 +152,8 @@ class World:
         """Effects that others can see."""
         match effect:
             case fx.Append(record, version):
+                if isinstance(record, Begin):
+                    self._forget_all_but(record.epoch)
                 if isinstance(record, Begin) and self._root.durable:  # it names the rows that sources of the user's own gave
                     sources = self._root.children("spool")
                     self._root.flush(f"spool/{one}/{name}" for one in sources for name in self._root.children(f"spool/{one}"))
@@ -167,6 +177,12 @@ class World:
             case fx.CallParticipant():
                 return self._call_participant(effect)
         return self._change_table(effect)
+
+    def _forget_all_but(self, epoch: int) -> None:
+        """Nothing is recorded any more of attempts of other epochs, nor asked of their commits."""
+        self.settle()
+        for path in [path for path in self._writing if not path.startswith(f"manifests/e{epoch}/")]:
+            self._writing.pop(path, None)
 
     def _stored(self, record: Record) -> None:
         """Wait for what is written beside: a record goes by its manifest, and who sees it may look whether its run is alive."""
@@ -192,6 +208,8 @@ class World:
     def _commit(self, effect: fx.CommitTable) -> fx.Conflict | None:
         """Commit to a table, and begin with those beside it where each is a request."""
         if not self._root.is_local:
+            for other in effect.beside:
+                reach(f"before:{other.name}", other.index)
             self._committing |= {id(other): (other, started(partial(self._tables.commit, other))) for other in effect.beside}
         _, begun = self._committing.pop(id(effect), (None, None))
         return begun.result() if begun else self._tables.commit(effect)
@@ -207,13 +225,6 @@ class World:
                 participant.abort(effect.epoch, effect.generation)
             case "recover":
                 participant.recover(effect.epoch, effect.generation)
-
-    def _is_our_content(self, dataset: str, version: int) -> bool:
-        try:
-            found = {file.path for file in self._tables.files(dataset, version)}
-            return found == content_of(self._ledger, self._tables, dataset).keys()
-        except (StorageError, RestoredTableError):
-            return False
 
     def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
         path = _manifest_path(effect.epoch, effect.stage, effect.attempt)
@@ -236,6 +247,7 @@ class World:
         self._written.clear()
         writing = dict(self._writing)
         wait(writing.values())
+        # Those that failed stay: whoever would yet record that such a stage is prepared has to hear of it.
         for path in (path for path, future in writing.items() if not future.exception()):
             self._writing.pop(path, None)
         manifests = f"manifests/e{effect.epoch}"

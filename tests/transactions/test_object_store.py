@@ -17,7 +17,8 @@ from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
-from tests.transactions.flow import Flow, check_result, leftovers, read_numbers
+from dagster_operators.transactions.tables import Tables
+from tests.transactions.flow import TABLES, Flow, check_result, leftovers, read_numbers
 
 THEIRS = (
     '{"commitInfo": {"timestamp": 1, "operation": "WRITE", "engineInfo": "delta-spark"}}\n'
@@ -219,6 +220,51 @@ def test_a_manifest_that_cannot_be_written_is_told_and_nothing_goes_by_it(make, 
         assert run.view().prepared == {}
         Flow(run).epoch()
         check_result(run, 2)
+        Flow(run).epoch()
+        assert run._world._writing == {}, "nobody hears any more of what failed in an epoch before"
+
+
+def test_what_was_begun_beside_a_commit_that_fails_is_waited_for_and_its_error_told(make, monkeypatch, caplog):
+    commit, asked = Tables.commit, list[str]()
+
+    def broken(tables, effect):
+        asked.append(effect.dataset)
+        if effect.beside:
+            raise StorageError("the first cannot be written")
+        time.sleep(0.2)
+        if len(asked) == len(TABLES):
+            raise StorageError("another cannot be written")
+        return commit(tables, effect)
+
+    with make() as run:
+        with monkeypatch.context() as patch:
+            patch.setattr(Tables, "commit", broken)
+            with pytest.raises(StorageError, match="the first cannot be written"):
+                Flow(run).epoch()
+        assert sorted(asked) == sorted(TABLES)
+        assert run._world._committing == {}
+        assert caplog.text.count("failed, too: another cannot be written") >= 1
+        assert run.view().decision is not None
+        Flow(run, last=1).epoch()
+        check_result(run, 1)
+
+
+def test_no_commit_to_a_table_begins_before_the_failpoint_before_it(make, monkeypatch):
+    commit, reached, asked = Tables.commit, list[str](), list[int]()
+
+    def told(tables, effect):
+        assert f"before:commit_table:{effect.index}" in reached
+        asked.append(effect.index)
+        return commit(tables, effect)
+
+    monkeypatch.setattr(Tables, "commit", told)
+    with make() as run, watch(reached.append):
+        Flow(run).epoch()
+        check_result(run, 1)
+    assert sorted(asked) == [1, 2, 3]
+    assert sorted(name for name in reached if name.startswith("before:commit_table:")) == [
+        f"before:commit_table:{number}" for number in (1, 2, 3)
+    ], "each once"
 
 
 @pytest.mark.parametrize("nth", [0, 1])

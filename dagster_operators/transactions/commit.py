@@ -210,7 +210,7 @@ def roll_forward(run: RunContext, view: LedgerView, *, looked: Mapping[str, Tabl
     committed_at = yield Now()
 
     def complete(now: LedgerView) -> Complete | None:
-        return _completion(now, decision, run, committed_at) if now.decision == decision else None
+        return _completion(now, decision, changes, run, committed_at) if now.decision == decision else None
 
     view = yield from append(view, run, complete)
     yield from tidy_up(view, run, decision)
@@ -264,8 +264,10 @@ def _wanted(view: LedgerView, dataset: str) -> tuple[str, bool, tuple[str, ...] 
     return record.schema_json if not record.evolves else "", record.change_feed, record.partition_by
 
 
-def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
-    made = _computed(view, decision, run, committed_at)
+def _completion(
+    view: LedgerView, decision: Decision, changes: Mapping[str, Change], run: RunContext, committed_at: float
+) -> Complete:
+    made = _computed(view, decision, changes, run, committed_at)
     begin = view.open_begin
     after = begin.transition if begin else None
     if begin is None or after is None:
@@ -282,7 +284,9 @@ def _times_behind(after: Transition, last: Complete | None) -> Mapping[str, Tabl
     return {} if after.kind == "rollback" or last is None else last.times  # of no rollback are those of the epoch before
 
 
-def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
+def _computed(
+    view: LedgerView, decision: Decision, changes: Mapping[str, Change], run: RunContext, committed_at: float
+) -> Complete:
     begin = view.open_begin
     if begin is None or view.owner is None:
         raise LedgerError("the decided epoch has no begin", pipeline=run.pipeline, epoch=decision.epoch)
@@ -331,7 +335,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         parts={**_parts_before(last, plan), **plan.parts},
         sinks=_sinks(begin, last, external),
         times={name: at for manifest in manifests for name, at in manifest.times.items()},
-        contents=sums_after(view, decision),
+        contents=sums_after(view, changes),
     )
 
 

@@ -9,10 +9,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.transactions.epoch_changes import changes_by_dataset
-
 if TYPE_CHECKING:
-    from dagster_operators.transactions.records import Decision
+    from dagster_operators.transactions.manifest import Change
     from dagster_operators.transactions.view import LedgerView
 
 EMPTY: Final = "0" * 16
@@ -38,8 +36,8 @@ def _number(path: str) -> int:
     return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8])
 
 
-def sums_after(view: LedgerView, decision: Decision) -> Mapping[str, str]:
-    """The sums of all datasets behind a decided epoch, but of those where nobody knows what there was.
+def sums_after(view: LedgerView, changes: Mapping[str, Change]) -> Mapping[str, str]:
+    """The sums of all datasets behind what a decided epoch changes, but of those where nobody knows what there was.
 
     Nobody knows where an earlier version of the package wrote, or what somebody else wrote was accepted.
     """
@@ -47,7 +45,7 @@ def sums_after(view: LedgerView, decision: Decision) -> Mapping[str, str]:
     unknown = accepted_in(view) | {name for record in view.decisions for name in record.emptied}
     known = {name: text for name, text in (last.contents if last else {}).items() if name in view.versions}
     begun = {name: text for name, text in known.items() if name not in unknown}
-    for name, change in changes_by_dataset(decision.manifests).items():
+    for name, change in changes.items():
         before = begun.get(name) if view.versions.get(name) else EMPTY
         if before is not None and name not in unknown:
             begun[name] = sum_of((file.path for file in change.adds), change.removes, before)

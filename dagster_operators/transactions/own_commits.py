@@ -44,6 +44,8 @@ class OwnCommits:
         self._root = root
         self._ledger = ledger
         self._seen: dict[tuple[str, int, int], Stamp] = {}
+        self._sums: dict[str, tuple[list[str], str]] = {}
+        """The files of each dataset that were looked at last, and their sum, which takes long."""
 
     def require(self, complete: Complete, dataset: str) -> None:
         """See that the version of a dataset as of an epoch is the pipeline's own, or was accepted; so is what was read before.
@@ -104,7 +106,7 @@ class OwnCommits:
             ForeignWriteError: They are not.
         """
         known = complete.contents.get(dataset)
-        if known is None or known == sum_of(paths):
+        if known is None or known == self._sum(dataset, [*paths]):
             return
         view, version = self._ledger.known or self._ledger.view(), complete.versions[dataset]
         # Of the current version repair judges by all that is recorded, so that it settles whatever is refused here.
@@ -120,6 +122,12 @@ class OwnCommits:
             f"an entry of its log was cut short, or somebody wrote over it{who and f': {who}'}", dataset, version,
         )  # fmt: skip
         raise self._of(complete, error)
+
+    def _sum(self, dataset: str, paths: list[str]) -> str:
+        kept = self._sums.get(dataset)
+        if kept is None or kept[0] != paths:
+            kept = self._sums[dataset] = (paths, sum_of(paths))
+        return kept[1]
 
     def _of(self, complete: Complete, error: ForeignWriteError) -> ForeignWriteError:
         """The error with what helps where the epoch is not the last one, which alone is put back."""

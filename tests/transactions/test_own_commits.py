@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,16 @@ from deltalake import DeltaTable
 
 from dagster_operators.api.stored_pipeline import StoredPipeline
 from dagster_operators.errors import ForeignWriteError, LostFileError, RestoredTableError
+from dagster_operators.runtime.doctor import examine
 from dagster_operators.storage.delta_log import entry_path
-from dagster_operators.transactions import commit
+from dagster_operators.transactions import commit, own_commits
+from dagster_operators.transactions.content_sums import sum_of
+from dagster_operators.transactions.contents import KINDS
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.lost import repair_command
 from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.records import Entry
 from dagster_operators.transactions.rollback import roll_back
 from tests.commands import commands_in
 from tests.transactions.test_repair import CLEAN, check, epochs, numbers, refused, repair, write
@@ -197,3 +203,43 @@ def test_rows_of_accepted_files_without_statistics_are_read(tmp_path: Path) -> N
     repair(root, CLEAN, "theirs")
     epochs(root, 3)
     assert sorted(StoredPipeline(str(root)).to_arrow("clean")["n"].to_pylist()) == sorted([*numbers(1, 2, 3), 99])
+
+
+def test_the_doctor_reads_the_ledger_once_for_all_tables_and_leaves_out_those_that_are_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, scan, scanned = tmp_path / "root", DeltaLedger.scan, list[frozenset[str]]()
+
+    def told(ledger: DeltaLedger, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
+        scanned.append(frozenset(kinds))
+        return scan(ledger, kinds, after)
+
+    monkeypatch.setattr(commit, "sums_after", lambda *_: {})
+    written_over(root, 2, 3)
+    monkeypatch.setattr(DeltaLedger, "scan", told)
+    findings = {finding.check: finding for finding in examine(Coordinator("numbers", str(root)))}
+    assert findings["tables"].remedy == repair_command(str(root), CLEAN)
+    assert findings["files"].verdict == "ok"
+    assert scanned.count(KINDS) == 1
+
+
+def test_the_files_of_a_table_are_summed_up_once_as_long_as_they_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, summed = tmp_path / "root", list[list[str]]()
+
+    def told(paths: list[str]) -> str:
+        summed.append(paths)
+        return sum_of(paths)
+
+    epochs(root, 2)
+    monkeypatch.setattr(own_commits, "sum_of", told)
+    run = Coordinator("numbers", str(root))
+    version = run.versions().versions[CLEAN]
+    assert run.files(CLEAN, version) == run.files(CLEAN, version)
+    assert len(summed) == 1
+    run._own.require_files(run.versions(), CLEAN, list(reversed(summed[0])))
+    with pytest.raises(ForeignWriteError, match="has other rows"):
+        run._own.require_files(run.versions(), CLEAN, summed[0][1:])
+    with pytest.raises(ForeignWriteError, match="has other rows"):
+        run._own.require_files(run.versions(), CLEAN, summed[0][1:])

@@ -13,6 +13,7 @@ from dagster_operators.api.implied import with_changes
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.arguments import refusal
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.origins import origins_of
@@ -87,6 +88,22 @@ class BaseStream(PluggedIn, Built):
     @property
     def _type(self) -> StreamType:
         return self._dataflow.type_of(self._ref)
+
+    @property
+    def _timeless_remedy(self) -> str:
+        """What to do where an event time is needed; where an operator has lost it, which one, and which column."""
+        kind, stream = self._type, self._ref
+        while kind.times is None and kind.changes == Changes.APPEND:
+            inputs = self._dataflow.nodes[stream.operator].inputs
+            if len(inputs) != 1:
+                break
+            stream, maker = inputs[0], stream.operator
+            if time := self._dataflow.type_of(stream).event_time:
+                return (
+                    f"hand the event time {time!r} on unchanged: {maker} leaves the column out or computes it anew "
+                    "(give what it computes another name)"
+                )
+        return kind.timeless_remedy
 
     @override
     def _taking_back(self) -> Callable[[], None]:

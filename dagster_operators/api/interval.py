@@ -56,7 +56,7 @@ def interval_joined(
         raise SchemaError(
             f"an interval join needs an event time on both sides, and the {side} one has none",
             **where,
-            remedy=without._type.timeless_remedy if stays else _JOIN_OF_CHANGES,  # noqa: SLF001
+            remedy=without._timeless_remedy if stays else _JOIN_OF_CHANGES,  # noqa: SLF001
         )
     try:
         low, high = map(parse_bound, interval)

@@ -104,7 +104,7 @@ class KeyedStream(PluggedIn, Built):
                 "a window needs an event time, and the stream has none",
                 pipeline=pipeline,
                 operator=self._stream.name,
-                remedy=self._stream._type.timeless_remedy,  # noqa: SLF001
+                remedy=self._stream._timeless_remedy,  # noqa: SLF001
             )
         if window is None:
             others = tuple(key for key in self.keys if key not in (WINDOW_START, WINDOW_END))
@@ -406,7 +406,7 @@ class KeyedStream(PluggedIn, Built):
         """Raise if final rows are wanted without a window that closes."""
         if emit == "final":
             stream, windows = self._stream, f"window(Tumbling('1 day')).{method}(..., emit='final')"
-            first = f"; they need an event time: {stream._type.timeless_remedy}" if stream.event_time is None else ""  # noqa: SLF001
+            first = f"; they need an event time: {stream._timeless_remedy}" if stream.event_time is None else ""  # noqa: SLF001
             raise PipelineError(
                 f"emit='final' is for rows that cannot change any more, and a row of {method} without a window always can",
                 pipeline=stream._dataflow.name,  # noqa: SLF001

@@ -311,7 +311,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         except ValueError as error:
             raise PipelineError(f"the age: {error}", **where) from None
         if self.event_time is None:
-            raise SchemaError("within_last needs an event time", **where, remedy=self._type.timeless_remedy)
+            raise SchemaError("within_last needs an event time", **where, remedy=self._timeless_remedy)
         return self._join(WithinLast, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
 
     def final(self, *, name: str | None = None, chain: bool = True, renamed_from: str | None = None) -> Stream:
@@ -338,7 +338,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         if not self._type.retracting and not self._type.updating:
             raise SchemaError("the rows of the stream stay: they are final when they come", **where, remedy="leave final() out")
         if self.event_time is None:
-            raise SchemaError("final needs an event time", **where, remedy=self._type.timeless_remedy)
+            raise SchemaError("final needs an event time", **where, remedy=self._timeless_remedy)
         require_final_rows(self._dataflow, self._ref, where["operator"])
         return self._join(FinalRows, (self,), name, chain=chain, renamed_from=renamed_from, event_time=self.event_time)
 

@@ -54,6 +54,23 @@ def test_every_command_has_it() -> None:
     assert [name for name, command in commands(main) if "--json" not in {o for p in command.params for o in p.opts}] == []
 
 
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (["check", "nowhere.yml"], "'nowhere.yml' does not exist"),
+        (["run", "nowhere.yml"], "'nowhere.yml' does not exist"),
+        (["status"], "Missing argument 'ROOT'"),
+        (["stauts", "lake"], "No such command 'stauts'"),
+        (["plan", "shwo"], "No such command 'shwo'"),
+        (["rebuild", "lake", "--sinec", "1"], "No such option"),
+    ],
+)
+def test_a_wrong_call_is_told_as_json(call: list[str], problem: str) -> None:
+    told = called(*call, code=2)
+    assert problem in told["problem"]
+    assert (told["error"], told["remedy"].split(":")[0]) == ("UsageError", "Usage")
+
+
 def test_check_tells_that_a_file_is_right(file: Path) -> None:
     found = {"file": str(file), "right": True, "pipeline": "late", "tables": ["late_flights"], "notes": [], "diagnostics": []}
     assert called("check", file) == found

@@ -290,7 +290,9 @@ class HistoryChoosing:
         epochs = sorted(set(before))[: self._at_once]
         if stops and not epochs:
             standing = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in self.sources}
-            return Slices({**standing, **self.lookups}, stops=True, ended=stops[0][1])
+            then = self.history.earlier.get(stops[0][0], {})  # further than the rows where set_watermark came before it
+            reached = {name: mark for name, mark in then.items() if name in standing and mark < MAX_WATERMARK}
+            return Slices({**standing, **self.lookups}, watermarks=reached, stops=True, ended=stops[0][1])
         offsets = self._together(positions, left, epochs)
         taken = {name: _taken(pieces, offsets[name]) for name, pieces in left.items()}
         done = not stops and all(len(taken[name]) == len(pieces) for name, pieces in left.items())

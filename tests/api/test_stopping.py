@@ -111,6 +111,16 @@ def test_they_are_not_told_again_where_nothing_ran_but_maintenance(sail, tmp_pat
     assert len(messages(tmp_path)["buffer__all"]) == len(wanted["buffer__all"]) - 1
 
 
+def test_a_rebuild_tells_them_at_the_time_that_was_set(sail, tmp_path):
+    build(tmp_path, 1).run_until_caught_up()
+    build(tmp_path, 1).set_watermark("rows", START + timedelta(seconds=30))
+    assert build(tmp_path, 1).stop().epoch == 3
+    wanted = messages(tmp_path)
+    assert {row[0].second for row in wanted["buffer__all"]} == {30}
+    build(tmp_path, 1).rebuild()
+    assert messages(tmp_path) == wanted
+
+
 def test_there_has_to_be_somebody_to_be_told_and_a_source_that_ended(tmp_path):
     pipeline = build(tmp_path, 1)
     assert pipeline.stop().empty, "no epoch has run"

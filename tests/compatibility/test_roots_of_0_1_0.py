@@ -86,11 +86,20 @@ def receipts() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in Path("receipts").glob("*")}
 
 
-def check_run_on(pipeline: do.Pipeline, whole: Whole) -> None:
-    """The root is run to the end of its input, and is then as one that was never left."""
+def check_run_on(pipeline: do.Pipeline, whole: Whole, *, decided: bool = False) -> None:
+    """The root is run to the end of its input, and is then as one that was never left.
+
+    Args:
+        pipeline: On the root.
+        whole: All that a run of this version over all epochs gives.
+        decided: Whether that version had computed the next epoch, too; it told no last event time of a source with an end.
+    """
     pipeline.run_until_caught_up()
     assert tables_of(pipeline) == whole.tables
-    assert history_of(pipeline)[EPOCHS:] == whole.history[EPOCHS:]
+    first, *rest = whole.history[EPOCHS:]
+    if decided:
+        first = {**first, "watermarks": {name: at for name, at in first["watermarks"].items() if not name.endswith(".last")}}
+    assert history_of(pipeline)[EPOCHS:] == [first, *rest]
     assert receipts() == whole.receipts
     check_sound(Path(pipeline.root), BATCHES, pipeline.name)
 
@@ -142,7 +151,7 @@ def check_decided(pipeline: do.Pipeline, whole: Whole) -> None:
     left = pipeline.epochs.coordinator.view().decision
     assert left is not None
     assert left.epoch == EPOCHS + 1
-    check_run_on(pipeline, whole)
+    check_run_on(pipeline, whole, decided=True)
     assert pipeline.history()[EPOCHS].versions == left.expected
 
 

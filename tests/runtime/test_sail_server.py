@@ -63,6 +63,7 @@ def server() -> OwnProcess:
 INTERRUPTED = """
 import os, signal, sys, threading
 from dagster_operators.runtime.engine import Spark
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in a shell's background
 threading.Thread(target=lambda: sys.stdin.read() or os._exit(3), daemon=True).start()  # a server that is gone is waited for
 session = Spark(remote="sail").session()
 for _ in range(2):

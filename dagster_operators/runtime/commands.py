@@ -45,8 +45,8 @@ def as_commands(remedy: str, root: str) -> str:
 def with_commands(remedy: str, root: str) -> str:
     """A remedy for those who are in Python, with the commands that do what its calls do, where these are whole.
 
-    >>> with_commands("pipeline.widen('t'), or reset anew: pipeline.reset(..., 0)", "my lake")
-    "pipeline.widen('t'), or reset anew: pipeline.reset(..., 0) (in a shell: `dagster-operators widen 'my lake' t`)"
+    >>> with_commands("pipeline.widen('t'), or reset anew: pipeline.reset(..., 0)", "s3://my lake/p")
+    "pipeline.widen('t'), or reset anew: pipeline.reset(..., 0) (in a shell: `dagster-operators widen 's3://my lake/p' t`)"
     """
     place = public_uri(root)
     whole = [call for call in _CALL.finditer(remedy) if call[1] in _COMMANDS and "..." not in call[2]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -12,16 +11,14 @@ import subprocess
 import time
 import uuid
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from dagster_operators.connectors.kafka_topic import KafkaTopic
+from tests.storage.jars import retrieve
 
 VERSION = "3.9.1"
-_IVY = f"""<ivy-module version="2.0"><info organisation="tests" module="kafka"/><dependencies>
-<dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="*->default,runtime"/>
-</dependencies></ivy-module>"""
+_DEPENDENCY = f'<dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="*->default,runtime"/>'
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -56,7 +53,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Raises CalledProcessError if the jars cannot be had."""
-        self._fetch()
+        retrieve(_DEPENDENCY, self._folder)
         settings = {
             **_SETTINGS,
             "listeners": f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{self._controller}",
@@ -123,21 +120,6 @@ class KafkaBroker:
         with KafkaTopic(self.servers, topic, None, 120) as found:
             ranges = {number: bound for number, bound in found.bounds().items() if bound[0] < bound[1]}
             return [(one.key(), one.value()) for records in found.records(ranges) for one in records] if ranges else []
-
-    def _fetch(self) -> None:
-        ivy = self._folder / "ivy.xml"
-        ivy.write_text(_IVY)
-        spark = find_spec("pyspark")
-        assert spark is not None
-        assert spark.submodule_search_locations is not None
-        (jar,) = (Path(spark.submodule_search_locations[0]) / "jars").glob("ivy-*.jar")
-        cache = Path.home() / ".ivy2.5.2" / "cache"
-        lib = f"{self._folder}/lib/[artifact]-[revision].[ext]"
-        more = ["-cache", str(cache), "-retrieve", lib, "-confs", "default", "-types", "jar", "bundle"]
-        cache.mkdir(parents=True, exist_ok=True)
-        with (cache.parent / ".kafka-tests.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy spoils its cache when two processes fill it
-            self._run(["java", "-jar", str(jar), "-ivy", str(ivy), *more])
 
     def _command(self) -> list[str]:
         return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._folder}/lib/*"]

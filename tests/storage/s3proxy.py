@@ -1,25 +1,27 @@
 """S3Proxy, an S3 server of other people's in Java, in memory: what it makes of requests is not what moto does.
 
-It is one jar of Maven Central's, which is downloaded once.
+It is one jar, which is downloaded once.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import urllib.request
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.storage.jars import retrieve
 from tests.storage.programs import free_port, lacks, program
 from tests.storage.s3_server import S3Server, s3_server
 
 _VERSION: Final = "4.1.0"
 _JAR: Final = f"s3proxy-{_VERSION}-jar-with-dependencies.jar"
-_ADDRESS: Final = f"https://repo1.maven.org/maven2/org/gaul/s3proxy/{_VERSION}/{_JAR}"
+_DEPENDENCY: Final = f"""<dependency org="org.gaul" name="s3proxy" rev="{_VERSION}" transitive="false" conf="*->default">
+<artifact name="s3proxy" type="jar" ext="jar" m:classifier="jar-with-dependencies"/></dependency>"""
 _SHA256: Final = "a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d"
 _KEPT: Final = Path(__file__).parents[2] / ".cache"
 
@@ -53,13 +55,13 @@ def _jar() -> Path:
     kept = _KEPT / _JAR
     if not kept.exists():
         _KEPT.mkdir(exist_ok=True)
-        partial = _KEPT / f"{_JAR}.{os.getpid()}"
-        try:
-            with urllib.request.urlopen(_ADDRESS, timeout=60) as answer, partial.open("wb") as file:
-                shutil.copyfileobj(answer, file)
-        except OSError as error:
-            lacks(f"S3Proxy cannot be downloaded: {error}")
-        partial.rename(kept)
+        with tempfile.TemporaryDirectory(dir=_KEPT) as folder:
+            try:
+                retrieve(_DEPENDENCY, Path(folder))
+            except subprocess.CalledProcessError as error:
+                lacks(f"S3Proxy cannot be downloaded: {error.stdout[-1000:]!r}")
+            (jar,) = Path(folder, "lib").iterdir()
+            jar.rename(kept)
     found = hashlib.sha256(kept.read_bytes()).hexdigest()
     assert found == _SHA256, f"{kept} is another one: {found}"
     return kept

@@ -27,7 +27,6 @@ os.environ.setdefault(
 EMBEDDED = Spark(
     master="local[2]",
     config={
-        "spark.driver.memory": "2g",  # of 500 columns in text, the casts of each take their part of it
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

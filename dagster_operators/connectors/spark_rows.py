@@ -18,6 +18,7 @@ def rows_and_rejects(
     rows: DataFrame,
     values: Sequence[str],
     *,
+    wrong: str,
     reason: str,
     record: str,
     metadata: str,
@@ -33,7 +34,8 @@ def rows_and_rejects(
     Args:
         rows: What was read.
         values: SQL for the columns of the schema.
-        reason: SQL for what is wrong with a row; null if nothing is.
+        wrong: A condition, never null, for whether something is wrong with a row. It is asked more than once, so it is short.
+        reason: SQL for what that is.
         record: SQL for the record as it stands in the file.
         metadata: The name by which rows tell their file.
         corrupt: What happens to a corrupt record.
@@ -45,8 +47,7 @@ def rows_and_rejects(
     counted = f"{matters} AND monotonically_increasing_id() >= 0"
     if corrupt == "fail":
         told = f"CAST(raise_error(concat({literal('MALFORMED_RECORD in ')}, {file})) AS BOOLEAN)"
-        return rows.where(f"{counted} AND CASE WHEN {reason} IS NOT NULL THEN {told} ELSE true END").selectExpr(*values, *places)
-    set_aside = (f"CASE WHEN {reason} IS NOT NULL THEN {told} END" for told in (record, file))
-    names = (CORRUPT_RECORD, CORRUPT_FILE)
-    rejects = (f"{told} AS {name}" for told, name in zip(set_aside, names, strict=True))
-    return rows.where(counted).selectExpr(*values, *rejects, f"{reason} AS {CORRUPT_REASON}", *places)
+        return rows.where(f"{counted} AND CASE WHEN {wrong} THEN {told} ELSE true END").selectExpr(*values, *places)
+    names = (CORRUPT_RECORD, CORRUPT_FILE, CORRUPT_REASON)
+    rejects = (f"CASE WHEN {wrong} THEN {told} END AS {name}" for told, name in zip((record, file, reason), names, strict=True))
+    return rows.where(counted).selectExpr(*values, *rejects, *places)

@@ -68,14 +68,16 @@ def read_text(
     casts = {name: _cast(text, name, kind, as_bytes=as_bytes) for name, kind in types.items()}
     told = CORRUPT_RECORD if text.name == "csv" else f"make_valid_utf8({CORRUPT_RECORD})"
     record = _decoded(CORRUPT_RECORD, valid=False) if as_bytes else told
-    lost = [_lost(name, casts[name], kind) for name, kind in types.items() if casts[name] != quoted(name)]
-    odd = f"nullif(concat_ws('; ', {', '.join(lost)}), '')" if lost else "CAST(NULL AS string)"
-    reason = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {_reason(text, record, list(read), types)} ELSE {odd} END"
+    lost = {name: f"{quoted(name)} IS NOT NULL AND {cast} IS NULL" for name, cast in casts.items() if cast != quoted(name)}
+    odd = ", ".join(f"CASE WHEN {is_lost} THEN {_about(name, types[name])} END" for name, is_lost in lost.items())
+    found = _reason(text, record, list(read), types)
+    reason = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {found} ELSE concat_ws('; ', {odd}) END" if lost else found
     written = _written(text, list(read), as_bytes=as_bytes) if lost else record
     values = [cast if cast == quoted(name) else f"{cast} AS {quoted(name)}" for name, cast in casts.items()]
     return rows_and_rejects(
         frame,
         values,
+        wrong=" OR ".join((f"{CORRUPT_RECORD} IS NOT NULL", *lost.values())),
         reason=reason,
         record=f"coalesce({record}, {written})",
         metadata=metadata,
@@ -137,12 +139,11 @@ def _is_cast_here(text: TextFormat, kind: DataType) -> bool:
     return isinstance(kind, Decimal) and "locale" not in given
 
 
-def _lost(name: str, cast: str, kind: DataType) -> str:
-    """SQL for what is wrong with a value that is there and cannot be cast; null if nothing is."""
-    column = quoted(name)
-    told = f"{literal(f'column {name} is no {kind.shown}: ')}, {column}"
-    about = literal(f"column {name} has {NO_UTF8}") if kind == _TEXT else f"concat({told})"
-    return f"CASE WHEN {column} IS NOT NULL AND {cast} IS NULL THEN {about} END"
+def _about(name: str, kind: DataType) -> str:
+    """SQL for what is wrong with a value that is there and cannot be cast."""
+    if kind == _TEXT:
+        return literal(f"column {name} has {NO_UTF8}")
+    return f"concat({literal(f'column {name} is no {kind.shown}: ')}, {quoted(name)})"
 
 
 def _reason(text: TextFormat, record: str, columns: Sequence[str], types: Mapping[str, DataType]) -> str:
@@ -152,11 +153,13 @@ def _reason(text: TextFormat, record: str, columns: Sequence[str], types: Mappin
     listed = ", ".join(literal(told) for pair in ({"mode": "PERMISSIVE"} | options).items() for told in pair)
     parsed = f"from_{text.name}({record}, {raw}, map({listed}))"
     wrong = [
-        f"CASE WHEN {parsed}.{quoted(name)} IS NOT NULL AND {quoted(name)} IS NULL THEN "
-        f"concat({literal(f'column {name} is no {kind.shown}: ')}, {parsed}.{quoted(name)}) END"
+        f"CASE WHEN __do_texts.{quoted(name)} IS NOT NULL AND {quoted(name)} IS NULL THEN "
+        f"concat({literal(f'column {name} is no {kind.shown}: ')}, __do_texts.{quoted(name)}) END"
         for name, kind in types.items()
     ]
-    found = f"coalesce(nullif(concat_ws('; ', {', '.join(wrong)}), ''), {literal(INCOMPLETE)})"
+    # transform() gives the texts a name: they are parsed once, and hundreds of columns name them twice each.
+    told = f"transform(array({parsed}), __do_texts -> concat_ws('; ', {', '.join(wrong)}))[0]"
+    found = f"coalesce(nullif({told}, ''), {literal(INCOMPLETE)})"
     if text.name == "csv" or not text.is_utf8:
         return found
     return f"CASE WHEN NOT is_valid_utf8({CORRUPT_RECORD}) THEN {literal(NO_UTF8)} ELSE {found} END"

@@ -139,11 +139,10 @@ class DeltaVersions:
 
     def _check_nothing_cleaned_up(self, missing: int) -> None:
         """A version that is not in the log is yet to come, unless a checkpoint has it."""
-        checkpoint = self.log.last_checkpoint()
-        if checkpoint >= missing and self.log.commit(missing) is None:
-            problem = f"version {missing} of the Delta table was cleaned out of its log before it was read"
+        if self.log.is_cleaned_out(missing):
             raise BadInputError(
-                f"{problem}; the table is at {checkpoint} or later",
+                f"version {missing} of the Delta table was cleaned out of its log before it was read; "
+                f"the table is at {self.log.table().version()}",
                 table=self.log.location.path,
                 remedy="run the pipeline more often than delta.logRetentionDuration, or reset the source",
             )

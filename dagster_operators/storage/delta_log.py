@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from dagster_operators.errors import BadInputError, MissingInputError
-from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.storage.location import FileLocation, SourceFile, spelled_out
+from dagster_operators.storage.uri import is_local
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -109,19 +112,51 @@ class DeltaLog:
     location: FileLocation
 
     def commit(self, version: int) -> Commit | None:
-        """A version's commit, or None if it is not there: not written yet, or cleaned up."""
-        try:
-            return _read_commit(self.location, version)
-        except MissingInputError:
-            return None
+        """A version's commit, or None if it is not there: not written yet, or cleaned up.
 
-    def last_checkpoint(self) -> int:
-        """The version up to which commits may have been cleaned out of the log; -1 if there is none."""
+        Raises:
+            MissingInputError: Its entry of the log is there, and is damaged or may not be read.
+        """
+        content = self._content(entry_path(version))
+        if content is None:
+            return None
         try:
-            with self.location.opened(SourceFile(0, f"{LOG}/{HINT}", 0)) as stream:
-                return int(json.loads(stream.read())["version"])
-        except MissingInputError:
-            return -1
+            return _commit(version, content, self.location)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._damaged(version) from None
+
+    def is_cleaned_out(self, version: int) -> bool:
+        """Whether a version whose commit is not there was one of the table: its commit was cleaned out of the log.
+
+        Raises:
+            MissingInputError: The log cannot be read.
+        """
+        content = self._content(f"{LOG}/{HINT}")
+        if content is None:
+            return False
+        try:
+            may_be = int(json.loads(content)["version"]) >= version
+        except (ValueError, TypeError, KeyError):
+            may_be = True  # readers pass over a hint that cannot be read
+        return may_be and self.table().version() >= version and self._content(entry_path(version)) is None
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            with self.location.opened(SourceFile(0, path, 0)) as stream:
+                return bytes(stream.read())
+        except MissingInputError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def _damaged(self, version: int) -> MissingInputError:
+        return MissingInputError(
+            f"the entry of version {version} in the log of the Delta table is empty, cut short or no entry",
+            table=self.location.path,
+            file=entry_path(version),
+            remedy="wait if it is being copied; else put it back from a copy, or, if there is none and it is the last one, "
+            "remove it and have its rows written again",
+        )
 
     def commits(self, first: int, last: int) -> Iterator[Commit]:
         """The commits of versions that were there before.
@@ -150,14 +185,14 @@ class DeltaLog:
         """The table at a version, or as it is now.
 
         Raises:
-            MissingInputError: There is no such table or version.
+            MissingInputError: There is no such table or version, or its log is damaged.
         """
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         path, access = self.location.path, self.location.access
         try:
-            return DeltaTable(path, version=version, storage_options=access.for_deltalake())
+            table = DeltaTable(path, version=version, storage_options=access.for_deltalake())
         except TableNotFoundError as error:
             raise MissingInputError(
                 "there is no Delta table", table=self.location.path,
@@ -166,8 +201,30 @@ class DeltaLog:
         except (DeltaError, OSError) as error:
             at = "" if version is None else f" at version {version}"
             told = access.redact(str(error)).partition("\n")[0]
-            problem = f"the Delta table{at} cannot be read ({told})"
-            raise MissingInputError(problem, table=self.location.path) from None
+            raise MissingInputError(
+                f"the Delta table{at} cannot be read ({told})",
+                table=self.location.path,
+                remedy="see what is wrong with its log, which no reader may be able to read, and run again",
+            ) from None
+        if (empty := self._empty_entry(table.version())) is not None:
+            raise self._damaged(empty)
+        return table
+
+    def _empty_entry(self, version: int) -> int | None:
+        """An entry of a version, or of one before, that is empty: readers take it for a commit that did nothing.
+
+        On local disks only: an object store shows no file before it is whole.
+        """
+        folder = Path(spelled_out(self.location.path), LOG)
+        if not is_local(self.location.path) or not folder.is_dir():
+            return None
+        sizes: dict[str, int] = {}
+        for entry in os.scandir(folder):
+            with suppress(FileNotFoundError):  # a log is cleaned while it is read
+                sizes |= {entry.name: entry.stat().st_size} if entry.name[:20].isdigit() else {}
+        summed = max((int(name[:20]) for name in sizes if ".checkpoint." in name and int(name[:20]) <= version), default=-1)
+        entries = (number for number in range(summed + 1, version + 1) if sizes.get(entry_path(number).rpartition("/")[2]) == 0)
+        return next(entries, None)
 
     def may_have_deletion_vectors(self, version: int) -> bool:
         """Whether the table allows rows to be marked as deleted without rewriting their file."""
@@ -218,11 +275,11 @@ def checkpoint_path(version: int) -> str:
     return f"{LOG}/{version:020d}{CHECKPOINT}"
 
 
-def _read_commit(location: FileLocation, version: int) -> Commit:
-    name = SourceFile(0, entry_path(version), 0)
-    with location.opened(name) as stream:
-        content = bytes(stream.read())
+def _commit(version: int, content: bytes, location: FileLocation) -> Commit:
+    """The commit that an entry of the log has; what it raises tells that there is none."""
     actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    if not actions:
+        raise ValueError
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
     removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})

@@ -195,6 +195,12 @@ class FileLocation:
             raise MissingInputError(
                 "an input file may not be read", file=path, remedy="allow reading it, or remove it"
             ) from error
+        except OSError as error:
+            raise MissingInputError(
+                f"an input file cannot be read ({self.access.redact(str(error))})",
+                file=path,
+                remedy="see that it can, and run again",
+            ) from None
         with source:
             yield source
 

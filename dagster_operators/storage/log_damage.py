@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import HINT, LOG, entry_path
 from dagster_operators.storage.log_entries import (
     checkpoints_of,
@@ -32,6 +31,9 @@ _LOOKED_AT: Final = 40
 
 def damage(root: Root, dataset: str) -> str:
     """What is wrong with a table's log; empty when it seems whole.
+
+    Raises:
+        StorageError: The log cannot be asked for: that is no damage, and nothing to be moved out of the way.
 
     >>> import tempfile
     >>> from dagster_operators.storage.root import Root
@@ -146,10 +148,10 @@ def _first_damaged(root: Root, dataset: str, versions: Sequence[int], checkpoint
 
 
 def _actions(root: Root, path: str) -> list[dict[str, Any]] | None:
-    """An entry's lines; None if it cannot be read."""
+    """An entry's lines; None if it is damaged."""
     try:
         return read_actions(root, path)
-    except (ValueError, StorageError):
+    except ValueError:
         return None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path
 
 if TYPE_CHECKING:
@@ -19,19 +21,41 @@ def versions_of(root: Root, dataset: str) -> list[int]:
 
 
 def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
-    """The versions that have a checkpoint, in order, and the names of those that cannot be read; of each all is looked at."""
+    """The versions that have a checkpoint, in order, and the names of those that are damaged; of each all is looked at.
+
+    Raises:
+        StorageError: One cannot be asked for, which says nothing of what is in it.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     whole, broken = list[int](), list[str]()
     for name in root.children(f"{dataset}/{LOG}"):
         if name.endswith(CHECKPOINT):
+            path = f"{dataset}/{LOG}/{name}"
+            content = content_of(root, path)
+            if content is None and not root.exists(path):
+                continue  # it was cleaned meanwhile
             try:
-                pq.read_table(root.path(dataset, LOG, name), filesystem=root.files)
+                pq.read_table(pa.BufferReader(content or b""))
                 whole.append(int(name[:20]))
-            except (pa.ArrowInvalid, OSError):
+            except (pa.ArrowInvalid, OSError):  # Arrow tells of damage by both
                 broken.append(name)
     return sorted(whole), broken
+
+
+def content_of(root: Root, path: str) -> bytes | None:
+    """A file's content; None where there is none, or a disk has lost it.
+
+    Raises:
+        StorageError: It may not be read, or an object store does not give it: that says nothing of what is in it.
+    """
+    try:
+        return root.read(path)
+    except StorageError:
+        if root.is_local and os.access(root.path(path), os.R_OK):
+            return None
+        raise
 
 
 def has_checkpoint(root: Root, dataset: str, version: int) -> bool:
@@ -61,8 +85,9 @@ def read_actions(root: Root, path: str) -> list[dict[str, Any]]:
 
     Raises:
         ValueError: It is cut short, or no entry.
+        StorageError: It cannot be asked for.
     """
-    return [json.loads(line) for line in (root.read(path) or b"").splitlines() if line.strip()]
+    return [json.loads(line) for line in (content_of(root, path) or b"").splitlines() if line.strip()]
 
 
 def actions_of(root: Root, path: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:

@@ -109,10 +109,14 @@ def _collect(root: Root) -> tuple[dict[int, Entry], dict[int, list[Entry]]]:
 
 
 def _readable(root: Root, path: str) -> tuple[Entry, ...]:
-    try:
-        return to_entries(rows_of(root, path))
-    except (LedgerError, StorageError, OSError):
-        return ()
+    """The records of a file; none if it is damaged or gone. What a store only does not give now is not lost."""
+    with root.guard(f"{LEDGER}/{path}", "the ledger cannot be read"):
+        try:
+            return to_entries(rows_of(root, path))
+        except (StorageError, PermissionError):
+            raise
+        except (LedgerError, OSError):
+            return ()
 
 
 @dataclass

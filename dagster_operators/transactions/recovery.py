@@ -218,8 +218,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             raise ChangedColumnsError(
                 f"the columns changed: {difference(status.columns, wanted)}",
                 operator=operator,
-                remedy="change them back, write to a table of another name, or "
-                f"{_wider(dataset, status, record)}{_anew(dataset, operator)}",
+                remedy=_ways_on(dataset, status, record, operator),
                 **place,
             )
 
@@ -325,10 +324,14 @@ def _anew(dataset: str, operator: str | None) -> str:
     return f"compute it anew: pipeline.rebuild({what})"
 
 
-def _wider(dataset: str, status: TableStatus, record: DatasetRecord) -> str:
-    """How a table whose columns only become wider keeps its rows."""
-    fits = status.alterable and not why_not_widened(record, status.columns, columns_of(record.schema_json))
-    return f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r}), or " if fits else ""
+def _ways_on(dataset: str, status: TableStatus, record: DatasetRecord, operator: str | None) -> str:
+    """What helps where a table has other columns than the program: one that we may not alter cannot have others."""
+    by_hand = ["change them back", "write to a table of another name"]
+    if not status.alterable:
+        return ", or ".join(by_hand)
+    widens = not why_not_widened(record, status.columns, columns_of(record.schema_json))
+    wider = f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r})"
+    return ", or ".join([", ".join(by_hand), *([wider] if widens else []), _anew(dataset, operator)])
 
 
 def _fits(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...], record: DatasetRecord) -> bool:

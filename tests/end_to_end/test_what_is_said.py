@@ -344,6 +344,16 @@ def test_what_emptying_does_not_settle_is_said_once(tmp_path: Path, monkeypatch:
     assert "write to a table of another name" in said.remedy
 
 
+def test_a_table_that_may_not_be_altered_is_not_said_to_be_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rebuild would be refused for the same reason."""
+    program(tmp_path, lambda s: s.to_table("t"), 1).run_epoch()
+    monkeypatch.setattr(Tables, "status", lambda *of, read=Tables.status, **how: replace(read(*of, **how), alterable=False))
+    with pytest.raises(ChangedColumnsError) as refused:
+        program(tmp_path, lambda s: s.with_columns(twice="v * 2").to_table("t"), 2).run_epoch()
+    assert refused.value.remedy == "change them back, or write to a table of another name"
+    assert program(tmp_path, lambda s: s.with_columns(twice="v * 2").to_table("another"), 3).run_epoch().epoch == 2
+
+
 def test_an_error_behind_a_refusal_does_not_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after, _ = next(iter(EDITS.values()))
     program(tmp_path, before, 1).run_epoch()

@@ -55,7 +55,7 @@ class S3Server:
         found: list[str] = self._ask({})
         return found
 
-    def behave(self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0) -> None:
+    def behave(self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0, refuse: str = "") -> None:
         """What becomes of requests from now on.
 
         Args:
@@ -63,8 +63,9 @@ class S3Server:
             throttle: So many are told to slow down (503).
             lose: The first one that this regular expression is found in takes effect, but its connection breaks then.
             after: So many that it is found in are answered before.
+            refuse: Each that this regular expression is found in is denied access (403).
         """
-        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after})
+        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after, "refuse": refuse})
 
     def _ask(self, told: dict[str, Any]) -> Any:
         with urllib.request.urlopen(self.endpoint + CONTROL, json.dumps(told).encode()) as answer:  # noqa: S310 - our own server
@@ -95,7 +96,7 @@ class _Faults:
         self._app = app
         self._turn = threading.Lock()
         self._requests: list[str] = []
-        self._told: dict[str, Any] = {"delay": 0, "throttle": 0, "lose": "", "after": 0}
+        self._told: dict[str, Any] = {"delay": 0, "throttle": 0, "lose": "", "after": 0, "refuse": ""}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == CONTROL:
@@ -109,6 +110,10 @@ class _Faults:
                 self._requests.append(f"{line} 503")
                 start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_BUSY)))])
                 return [_BUSY]
+            if self._told["refuse"] and re.search(self._told["refuse"], line):
+                self._requests.append(f"{line} 403")
+                start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(_DENIED)))])
+                return [_DENIED]
             statuses: list[str] = []
 
             def noted(status: str, headers: Any, exc_info: Any = None) -> Any:
@@ -170,6 +175,7 @@ def _is_chunked(environ: dict[str, Any]) -> bool:
 
 
 _OF_A_CONNECTION = frozenset({"connection", "transfer-encoding", "keep-alive", "expect", "server"})
+_DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.errors import StorageError
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
 
@@ -17,10 +19,13 @@ _DECODED: Final = 1 << 28
 """So many bytes of files are read through, the newest first; of the others only the footers."""
 
 
-def unreadable_file(work: StageWork) -> LostFileError | None:
-    """The error for a file of the stage's state, tables or streams that is not as it was written; None if all are."""
+def unreadable_file(work: StageWork) -> LostFileError | StorageError | None:
+    """The error for a file of the stage's state, tables or streams that is damaged, lost or not given; None if none is."""
     files = dict(_files_read(work))
-    lost = lost_files(work.coordinator.root, files) or undecodable(work.coordinator.root, files)
+    try:
+        lost = lost_files(work.coordinator.root, files) or undecodable(work.coordinator.root, files)
+    except StorageError as error:
+        return error
     if not lost:
         return None
     staged = all(path.startswith("streams/") for path in lost)
@@ -47,11 +52,16 @@ def undecodable(root: Root, files: Mapping[str, int]) -> dict[str, str]:
     Args:
         root: The storage root.
         files: The size in bytes of each, by its path below the root.
+
+    Raises:
+        StorageError: One is not given now, which says nothing of what is in it.
     """
     left, found = _DECODED, dict[str, str]()
     for path, size in reversed(list(files.items())):
         left -= size
         if problem := _problem(root, path, whole=left >= 0):
+            if not root.is_local or not os.access(root.path(path), os.R_OK):
+                root.tail(path, size, 1)  # raises if that is all that is wrong
             found[path] = problem
     return found
 

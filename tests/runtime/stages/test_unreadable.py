@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from dagster_operators.errors import LostFileError
+from dagster_operators.errors import LostFileError, StorageError
+from dagster_operators.runtime.stages.unreadable import undecodable
+from dagster_operators.storage.root import Root
 from tests.end_to_end.landing import Landing, refused, rows_of
 from tests.engines import SAIL
 
@@ -54,3 +59,17 @@ def test_the_file_is_named_and_the_way_out_works(
     again = landing.pipeline()
     again.run_until_caught_up()
     assert rows_of(again, "totals") == Counter({("a", 2, 3): 1})
+
+
+def test_what_a_store_does_not_give_is_not_undecodable(s3):
+    root = Root(s3.bucket(), s3.options())
+    content = io.BytesIO()
+    pq.write_table(pa.table({"v": [1]}), content)
+    root.write("tables/t/whole", content.getvalue())
+    root.write("tables/t/damaged", b"PAR1")
+    files = {"tables/t/whole": len(content.getvalue()), "tables/t/damaged": 4}
+    s3.behave(refuse="GET .*/whole")
+    with pytest.raises(StorageError, match="a file cannot be read"):
+        undecodable(root, files)
+    s3.behave()
+    assert list(undecodable(root, files)) == ["tables/t/damaged"]

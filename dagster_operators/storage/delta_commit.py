@@ -12,12 +12,14 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path
 from dagster_operators.storage.first_entry import first_entry
 from dagster_operators.storage.log_checkpoint import sum_up
+from dagster_operators.storage.log_copy import LogCopy, copied
 from dagster_operators.storage.log_damage import without_checkpoints
 from dagster_operators.storage.log_entry import LogEntry, actions_of, commit_by_deltalake
 
@@ -77,10 +79,12 @@ class TableLog:
         self._seen: tuple[int, Stamp, tuple[float, float]] | None = None
         """The last version, its stamp, and when that was seen."""
         self._entries: dict[int, bytes] = {}
-        """On an object store what was appended since the last checkpoint, up to :attr:`_appended`."""
+        """On an object store what was read or appended here since the last checkpoint, up to :attr:`_appended`."""
         self._appended: tuple[int, Stamp] | None = None
         self._summed: tuple[int, bytes] | None = None
-        """The last checkpoint that was written here."""
+        """The last checkpoint that was read or written here."""
+        self._copy: LogCopy | None = None
+        """On an object store the log as it was read last."""
 
     def has(self, version: int) -> bool:
         """Whether the log has an entry for the version."""
@@ -100,6 +104,51 @@ class TableLog:
         self._seen = (version, stamp, at)
         return True
 
+    @contextmanager
+    def reading(self) -> Iterator[DeltaTable | None]:
+        """The table as it is now, to be looked at; None if there is none."""
+        if self._root.is_local or not self._root.creates:
+            yield self.load() if self.is_table() else None
+            return
+        at = _moment()
+        with self._root.guard(self._dataset, "a table cannot be looked up"):
+            found = copied(self._root, self._dataset)
+        self._copy = found if isinstance(found, LogCopy) else None
+        if self._copy is None:
+            yield self.load() if found and self.is_table() else None
+            return
+        self._keep_copy(self._copy, at)
+        with self._copy.opened() as table:
+            yield table
+
+    def _keep_copy(self, copy: LogCopy, at: tuple[float, float]) -> None:
+        """Know what was read, so that it need neither be looked at nor read again at once."""
+        if copy.stamp == GONE:
+            return
+        self._seen, self._appended = (copy.version, copy.stamp, at), (copy.version, copy.stamp)
+        self._entries = {number: content for number, content in copy.entries.items() if len(content) <= _KEPT_BYTES}
+        self._summed = copy.checkpoint if copy.checkpoint and len(copy.checkpoint[1]) <= _KEPT_BYTES else None
+
+    def read_stamp(self, version: int) -> Stamp:
+        """The stamp of the version that was read last, as it was then, where reading tells it; else as it is now."""
+        return self._copy.stamp if self._copy and self._copy.version == version else self.stamp(version)
+
+    @contextmanager
+    def at(self, version: int) -> Iterator[DeltaTable]:
+        """The table at a version, to be looked at: as it was read last, brought forward if that is enough."""
+        if self._copy and self._copy.version < version:
+            self._copy = self._copy.brought_to(self._root, self._dataset, version)
+        if self._copy and self._copy.version == version:
+            with self._copy.opened() as table:
+                yield table
+        else:
+            yield self._loaded_at(version)
+
+    def _loaded_at(self, version: int) -> DeltaTable:
+        if self._table is not None and self._table.version() < version:
+            self._table.update_incremental()
+        return self._table if self._table is not None and self._table.version() == version else self.load(version)
+
     def load(self, version: int | None = None) -> DeltaTable:
         """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way."""
         from deltalake.exceptions import DeltaError
@@ -116,12 +165,6 @@ class TableLog:
         from deltalake import DeltaTable
 
         return DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake())
-
-    def at(self, version: int) -> DeltaTable:
-        """The table at a version: as it was loaded last, brought forward if that is enough."""
-        if self._table is not None and self._table.version() < version:
-            self._table.update_incremental()
-        return self._table if self._table is not None and self._table.version() == version else self.load(version)
 
     def is_table(self) -> bool:
         """Whether there is a Delta table."""
@@ -241,14 +284,11 @@ class TableLog:
 
     def _told(self, base: int, entry: LogEntry) -> Iterator[dict[str, Any]]:
         """What the table says of itself, with other columns or with a change data feed, and what it then asks of its writers."""
-        table = self.at(base)
+        with self.at(base) as table:
+            protocol, known, there = table.protocol(), table.metadata(), table.schema().to_json()
         if entry.starts_feed:
-            yield {"protocol": _with_feed(table.protocol())}
-        known = table.metadata()
-        schema_json, properties = (
-            entry.schema_json or table.schema().to_json(),
-            {CHANGE_FEED: "true"} if entry.starts_feed else {},
-        )
+            yield {"protocol": _with_feed(protocol)}
+        schema_json, properties = entry.schema_json or there, {CHANGE_FEED: "true"} if entry.starts_feed else {}
         told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
         yield {
             "metaData": {
@@ -264,7 +304,7 @@ class TableLog:
     def _commit(self, base: int, stamp: Stamp, entry: LogEntry) -> Stamp | None:
         try:
             with self._root.guard(self._dataset, "a table cannot be committed to"):
-                commit_by_deltalake(self.at(base), entry)
+                commit_by_deltalake(self._loaded_at(base), entry)
         except StorageError:
             self._table = None
             # Another writer was first; or it is our entry and its answer was lost; or the log was cleaned meanwhile.

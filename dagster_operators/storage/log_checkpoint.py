@@ -55,12 +55,7 @@ def sum_up(
     if not all(found.values()):
         return None
     with tempfile.TemporaryDirectory(prefix="dagster_operators-") as folder:
-        Path(folder, LOG).mkdir()
-        for number, content in found.items():
-            Path(folder, entry_path(number)).write_bytes(content or b"")
-        if before:
-            Path(folder, checkpoint_path(before[0])).write_bytes(before[1])
-            Path(folder, LOG, HINT).write_text(json.dumps({"version": before[0], "size": -1}))
+        write_log(folder, {number: content or b"" for number, content in found.items()}, before)
         table = DeltaTable(folder)
         if table.version() != version:
             return None
@@ -71,10 +66,30 @@ def sum_up(
     return content
 
 
+def write_log(folder: str, entries: Mapping[int, bytes], checkpoint: tuple[int, bytes] | None) -> None:
+    """Put a log into the local folder of a table that has no files."""
+    Path(folder, LOG).mkdir()
+    for number, content in entries.items():
+        Path(folder, entry_path(number)).write_bytes(content)
+    if checkpoint:
+        Path(folder, checkpoint_path(checkpoint[0])).write_bytes(checkpoint[1])
+        Path(folder, LOG, HINT).write_text(json.dumps({"version": checkpoint[0], "size": -1}))
+
+
+def hinted_file(hint: bytes) -> int | None:
+    """The version of the checkpoint that a hint names; None when it is more than one file, or the hint cannot be read.
+
+    >>> hinted_file(b'{"version": 20, "size": 7}'), hinted_file(b'{"version": 20, "size": 7, "parts": 2}'), hinted_file(b"{")
+    (20, None, None)
+    """
+    version = version_of_hint(hint)
+    return None if version is None or any(name in json.loads(hint) for name in _PARTED) else version
+
+
 def _named(root: Root, dataset: str, text: bytes) -> tuple[int, bytes] | None:
     """The checkpoint that a hint names; None when it is more than one file, is not there, or the hint cannot be read."""
-    version = version_of_hint(text)
-    if version is None or any(name in json.loads(text) for name in _PARTED):
+    version = hinted_file(text)
+    if version is None:
         return None
     content = root.read(f"{dataset}/{checkpoint_path(version)}")
     return (version, content) if content else None

@@ -298,6 +298,13 @@ class Root:
             found = self._objects.behind(self._key(folder), names[0][:-1])
         return [(found[name].mark, found[name].size) if name in found else (0, 0) for name in names]
 
+    def stamps_behind(self, folder: str, name: str) -> dict[str, tuple[int, int]]:
+        """The stamps of the files of a folder on an object store whose names come behind one in the order of text."""
+        if self._objects is None:
+            raise StorageError("only an object store lists from a name on", file=self.join(folder))
+        with self.guard(folder, "a folder cannot be listed"):
+            return {found: (about.mark, about.size) for found, about in self._objects.behind(self._key(folder), name).items()}
+
     def children(self, path: str) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""
         from pyarrow import fs

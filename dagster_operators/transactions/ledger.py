@@ -241,36 +241,33 @@ class DeltaLedger:
         return self._known
 
     def _open(self) -> _Known:
-        with self._root.guard("ledger", "the ledger cannot be opened"):
-            if not self._log.is_table():
-                if not self._creates:
-                    raise no_ledger(self._root)
-                self._create()
         while True:
             known = self._read(self._tail)
             if known is not None:
                 return known
             if not self._creates:
                 raise no_ledger(self._root)
+            with self._root.guard("ledger", "the ledger cannot be opened"):
+                if not self._log.is_table():
+                    self._create()
             # The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it.
             first = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
             self._log.append(0, self._log.stamp(0), LogEntry((write_rows(self._root, to_row(first)).logged,)))
 
-    def _read(self, read: Callable[[DeltaTable], T]) -> T:
+    def _read(self, read: Callable[[DeltaTable | None], T]) -> T:
         """What ``read`` makes of the newest version, read again if what it needs was folded or cleaned away meanwhile."""
-        version = -1
+        before = -1
         while True:
-            table = self._load()
+            version = -1
             try:
-                return read(table)
+                with loaded(self._root, self._log) as table:
+                    version = table.version() if table else -1
+                    return read(table)
             except FileNotFoundError as error:
-                if table.version() == version:
+                if version == before:
                     problem = damage(self._root, "ledger") or f"a file of records is missing ({error})"
                     raise damaged_ledger(self._root, problem) from None
-                version = table.version()
-
-    def _load(self) -> DeltaTable:
-        return loaded(self._root, self._log)
+                before = version
 
     def forget(self) -> None:
         """Read the ledger anew when it is next asked for something."""
@@ -308,8 +305,10 @@ class DeltaLedger:
         self._log.create(SCHEMA_JSON, description=about)
         reach("after:create_ledger")
 
-    def _tail(self, table: DeltaTable) -> _Known | None:
-        """The view from the first file and as many of the last ones as it takes; None while the ledger is empty."""
+    def _tail(self, table: DeltaTable | None) -> _Known | None:
+        """The view from the first file and as many of the last ones as it takes; None while there is none, or it is empty."""
+        if table is None:
+            return None
         files, version = active_files(table), table.version()
         if not files and version == 0:
             return None
@@ -333,7 +332,7 @@ class DeltaLedger:
         return _Known(view, tuple(files), self._stamp(version))
 
     def _stamp(self, version: int) -> Stamp:
-        stamp = self._log.stamp(version)
+        stamp = self._log.read_stamp(version)
         if stamp == GONE:
             raise FileNotFoundError(f"version {version} of its log")  # cleaned out since it was loaded
         return stamp
@@ -341,7 +340,9 @@ class DeltaLedger:
     def _catch_up(self, known: _Known) -> _Known:
         last = known.view.entries[-1].seq
 
-        def read(table: DeltaTable) -> _Known | None:
+        def read(table: DeltaTable | None) -> _Known | None:
+            if table is None:
+                raise FileNotFoundError("its log")
             files, version = active_files(table), table.version()
             require_whole(self._root, files)
             if not self._goes_on(known, files):

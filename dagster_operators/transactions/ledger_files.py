@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,20 +65,23 @@ class LedgerFile:
         return tier(self.last - self.first + 1, FOLD_COUNT)
 
 
-def loaded(root: Root, log: TableLog) -> DeltaTable:
-    """The newest version of the ledger's table.
+@contextmanager
+def loaded(root: Root, log: TableLog) -> Iterator[DeltaTable | None]:
+    """The newest version of the ledger's table, to be looked at; None if there is none.
 
     Raises:
         DamagedLedgerError: Its log is not whole.
         StorageError: It cannot be reached.
     """
-    try:
-        with root.guard("ledger", "the ledger cannot be read"):
-            return log.load()
-    except StorageError:
-        if problem := damage(root, "ledger"):
-            raise damaged_ledger(root, problem) from None
-        raise
+    with ExitStack() as opened:
+        try:
+            with root.guard("ledger", "the ledger cannot be read"):
+                table = opened.enter_context(log.reading())
+        except StorageError:
+            if problem := damage(root, "ledger"):
+                raise damaged_ledger(root, problem) from None
+            raise
+        yield table
 
 
 def active_files(table: DeltaTable) -> list[LedgerFile]:

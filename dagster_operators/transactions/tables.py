@@ -105,10 +105,7 @@ class Tables:
                 return known.status
             if log.is_last(version, known.stamp):
                 return known.status
-        if not log.is_table():
-            self._known.pop(dataset, None)
-            return TableStatus(alterable=self._root.creates)
-        return self._load(dataset, pipeline).status
+        return self._load(dataset, pipeline)
 
     def create(self, effect: CreateTable) -> TableStatus:
         """Create the table, empty, unless there is one."""
@@ -131,7 +128,7 @@ class Tables:
         except (DeltaError, OSError) as error:
             raise self._failed(effect.dataset, "a table cannot be created", error) from None
         # Another run of ours, or someone else, may have been first: the caller looks at it.
-        return self._load(effect.dataset, effect.pipeline).status
+        return self._load(effect.dataset, effect.pipeline)
 
     def commit(self, effect: CommitTable) -> Conflict | None:
         """Commit the change if the table is exactly at ``effect.base``."""
@@ -204,7 +201,7 @@ class Tables:
             if not done:
                 return Conflict()
             settle(self._root, effect.dataset)
-            return self._load(effect.dataset, effect.pipeline).status
+            return self._load(effect.dataset, effect.pipeline)
 
     def _restored_by_version(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
         """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""
@@ -283,8 +280,8 @@ class Tables:
         """A version as it is read from the log; that of each table which was asked for last is kept."""
         found = self._versions.get(dataset)
         if found is None or found.version != version:
-            with self._readable(dataset, f"version {version} of a table cannot be read", version):
-                table = self._log(dataset).at(version)
+            problem = f"version {version} of a table cannot be read"
+            with self._readable(dataset, problem, version), self._log(dataset).at(version) as table:
                 self._require_whole(dataset, version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
                 by = table.metadata().partition_columns
@@ -297,12 +294,16 @@ class Tables:
             found = self._versions[dataset] = _Version(version, schema_json, files)
         return found
 
-    def _load(self, dataset: str, pipeline: str) -> _Known:
+    def _load(self, dataset: str, pipeline: str) -> TableStatus:
+        """What the table says, read anew, and known from then on."""
         log = self._log(dataset)
-        with self._readable(dataset):
-            table = log.load()
+        self._known.pop(dataset, None)
+        self._versions.pop(dataset, None)  # it may be another table now
+        with self._readable(dataset), log.reading() as table:
+            if table is None:
+                return TableStatus(alterable=self._root.creates)
             self._require_whole(dataset, table.version())
-            stamp = log.stamp(table.version())
+            stamp = log.read_stamp(table.version())
             if stamp == GONE:  # a checkpoint alone tells of this version: nothing can be appended to it
                 raise StorageError("the last entry of the log is missing", table=dataset)
             schema_json = table.schema().to_json()
@@ -316,9 +317,8 @@ class Tables:
                 alterable=self._root.creates and plain,
                 partition_by=tuple(table.metadata().partition_columns),
             )
-        self._versions.pop(dataset, None)  # it may be another table now
-        known = self._known[dataset] = _Known(status, stamp, schema_json, plain, has_feed)
-        return known
+        self._known[dataset] = _Known(status, stamp, schema_json, plain, has_feed)
+        return status
 
     @contextmanager
     def _readable(self, dataset: str, problem: str = "a table cannot be read", version: int = 0) -> Iterator[None]:

@@ -28,13 +28,13 @@ def pipeline_in(root: Root) -> str | None:
         StorageError: Nobody knows, since the root cannot be reached.
     """
     log = TableLog(root, "ledger")
-    if not log.is_table():
+    with loaded(root, log) as table:
+        files, version = (active_files(table), table.version()) if table else (None, -1)
+    if files is None:
         if any(name.endswith(".parquet") for name in root.children("ledger")):
             raise damaged_ledger(root, "its log is missing")
         return None
-    table = loaded(root, log)
-    files = active_files(table)
-    if not files and table.version() == 0:
+    if not files and version == 0:
         return None
     try:
         first = to_entries(read_rows(root, files[0]))[0].record if files else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from unittest.mock import MagicMock
 
 import pytest
@@ -137,6 +138,23 @@ def test_no_epoch_of_two_tables_makes_more_than_fifty_requests(s3, tmp_path):
 
 
 LOGS = ("ledger", "tables/kept", "tables/larger")
+
+
+@pytest.mark.usefixtures("sail")
+def test_nor_does_the_first_epoch_of_a_process_make_many_more(s3, tmp_path):
+    """As each of Dagster's runs is one: it reads the logs of the ledger and of both tables, and no object of them twice."""
+    root, counts = f"{s3.bucket()}/two", []
+    for epoch in range(1, 25):
+        (tmp_path / f"{epoch:04}.csv").write_text(f"v\n{epoch}\n2\n")
+        opened = two(root, tmp_path, s3.options())
+        s3.requests()
+        assert opened.run_epoch().epoch == epoch
+        asked = s3.requests()
+        counts.append(len(asked))
+        read = [line for line in asked if line.startswith("GET") and re.search(r"/_delta_log/0+\d+\.", line)]
+        assert len(read) == len({*read}) or epoch == 1, "which creates the logs"
+    assert max(counts) <= 145
+    assert sum(counts) / len(counts) <= 110
 
 
 @pytest.mark.slow

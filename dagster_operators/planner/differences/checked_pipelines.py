@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import SchemaError, located
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.expressions import without_comments
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.rewriting import Rewriting
+from dagster_operators.graph.row_expressions import generator_of
 from dagster_operators.operators.engine_kind import reads_like_spark
+from dagster_operators.operators.one_nan import one_nan
+from dagster_operators.operators.relational.projection import Select, WithColumns, named
 from dagster_operators.planner.differences.asked import TypeOf
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, checked_numbers
 from dagster_operators.planner.differences.compared_numbers import compared_numbers
@@ -73,7 +77,8 @@ def with_compared_numbers(
     """
     if reads_like_spark(session):
         return dataflow
-    return _with_changes(session, dataflow, schemas, tables, _Change(compared_numbers, _compares, _UNCOMPARED))
+    made = _with_changes(session, dataflow, schemas, tables, _Change(compared_numbers, _compares, _UNCOMPARED))
+    return _with_changes(session, made, schemas, tables, _Change(_with_one_nan, _computes, _UNCOMPARED, (Select, WithColumns)))
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,13 @@ class _Change:
         of: The expression that is handed to the engine for one.
         concerns: Whether there may be something to change in one, at a glance.
         impossible: What is said of an operator that has none of its expressions among its settings.
+        only: The operators whose expressions these are, if not all.
     """
 
     of: Callable[[str, TypeOf], str]
     concerns: Callable[[str], bool]
     impossible: str
+    only: tuple[type[LogicalOperator], ...] = ()
 
 
 def _with_changes(
@@ -96,13 +103,16 @@ def _with_changes(
 ) -> Dataflow:
     rewriting = Rewriting(dataflow)
     for node in dataflow:
-        schema = read_rows(node, schemas, tables) if any(map(change.concerns, node.operator.sql())) else None
+        asked = not change.only or isinstance(node.operator, change.only)
+        schema = read_rows(node, schemas, tables) if asked and any(map(change.concerns, node.operator.sql())) else None
         if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
                 operator = _changed(node.operator, change, types_of(session, schema))
             if operator is not node.operator:
                 rewriting.put(operator, node.inputs)
     made = rewriting.result().plan
+    if change.only:
+        return made
     return _with_tables(made, {name: _checked(session, made, table, schemas, change) for name, table in made.tables.items()})
 
 
@@ -122,6 +132,19 @@ def _calculates(expression: str) -> bool:
 def _compares(expression: str) -> bool:
     """Whether there may be a comparison in an expression, at a glance."""
     return _COMPARES.search(expression) is not None
+
+
+def _computes(expression: str) -> bool:
+    """Whether an expression may make a number of its own, at a glance."""
+    return expression.strip() != "*" and any(sign in expression for sign in "(+-*/%")
+
+
+def _with_one_nan(expression: str, type_of: TypeOf) -> str:
+    """The expression with its NaN, which it may have made by 0/0, as the one that all others are; a plain column stays."""
+    if named(expression)[1] is not None or not _computes(expression) or generator_of(expression):
+        return expression
+    plain = without_comments(expression)
+    return one_nan(plain, str(type_of(plain)))
 
 
 def _checked(session: SparkSession, dataflow: Dataflow, table: Table, schemas: Mapping[StreamRef, str], change: _Change) -> Table:

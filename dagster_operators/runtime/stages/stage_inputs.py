@@ -14,6 +14,7 @@ from dagster_operators.graph.origins import origins_of
 from dagster_operators.graph.places import FILE, PLACES
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
+from dagster_operators.operators.one_nan import with_one_nan
 from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task, joins_in_one_task, made_of
 from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
@@ -154,6 +155,7 @@ class StageInputs:
         parts = self._parts(operator).read if is_timed else ()
         with located(source=operator):
             rows = self._rows(connector, operator, items, needed.any_of, with_parts=bool(parts))
+            rows = with_one_nan(rows, self._work.schemas[operator])
             rows = read = gathered(rows, connector, items, files=1)
         # A table with rows that are marked as deleted is read without places.
         places = PLACES if connector.gives_places and FILE in rows.columns else ()
@@ -215,7 +217,7 @@ class StageInputs:
         with located(operator=operator):
             items = self._work.items(operator)
             table = connector.read_pinned(self._work.session, items, self._work.schemas[operator])
-            return gathered(table, connector, items)
+            return gathered(with_one_nan(table, self._work.schemas[operator]), connector, items)
 
     def verify_again(self) -> None:
         """Look whether sources and lookup tables are still what they were, after the last query that reads them.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import StageFailedError
 from dagster_operators.operators.engine_schema import struct
+from dagster_operators.operators.one_nan import with_one_nan
 from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task
 from dagster_operators.runtime.stages.staged_rows import described, write_batches
 from dagster_operators.storage.presence import lost_files
@@ -140,6 +141,7 @@ class StagedFiles:
             return None
         self._require(dataset, wanted)
         rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
+        rows = with_one_nan(rows, schema_json)
         size, count = sum(file.size for file in wanted), sum(file.rows for file in wanted)
         return rows if size > FEW_BYTES else in_one_task(rows, size, count if count <= FEW_ROWS else None)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
+from dagster_operators.operators.one_nan import one_nan
 from dagster_operators.operators.physical import Rows
 from dagster_operators.runtime.workers.placement import apart
 from dagster_operators.runtime.workers.task import MARKER, PORT, ROW, SUBTASK
@@ -164,8 +165,13 @@ class Shuffle:
         n = self._parallelism
         if tuple(keys) == EVERYWHERE:
             return f"explode(sequence(0, {n - 1}))"
-        group = key_group([f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, self._kinds, strict=True)])
+        group = key_group([_hashed(name, str(kind)) for name, kind in zip(keys, self._kinds, strict=True)])
         return f"CAST({group} * {n} div {KEY_GROUPS} AS INT)" if n > 1 else "0"
+
+
+def _hashed(key: str, kind: str) -> str:
+    """A key as it is hashed: Sail gives each NaN a hash of its own."""
+    return one_nan(f"CAST({quoted(key)} AS {kind})", kind)
 
 
 def _struct(schema: pa.Schema) -> str:

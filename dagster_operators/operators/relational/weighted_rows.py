@@ -126,7 +126,9 @@ def not_there(rows: DataFrame, old: Rows) -> DataFrame:
     names = [name for name in rows.columns if name != WEIGHT]
     before = None if old is None else _equal_to(taken, old, names)
     wrong = added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
-    return wrong.selectExpr(*map(quoted, names), f"{raised(())} AS {WEIGHT}")
+    # with CASE, since Sail computes what reads no column once, also of no rows: where a filter stands behind
+    checked = f"CASE WHEN {WEIGHT} < 0 THEN {raised(())} ELSE {WEIGHT} END AS {WEIGHT}"
+    return wrong.selectExpr(*map(quoted, names), checked)
 
 
 def _equal_to(few: DataFrame, rows: DataFrame, names: Sequence[str]) -> DataFrame:

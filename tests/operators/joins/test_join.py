@@ -193,6 +193,23 @@ def test_rows_come_and_go(tmp_path: Path, engine: str, cases: dict[Any, str | No
             assert current(pipeline, f"t_{how}") == computed(*rows, asked(how, 1, condition)), how
 
 
+def test_a_filter_behind_a_join_leaves_out_rows_and_not_the_check(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    gone = log(LEFT, *ORDERS.epochs, [("delete", (2.5, "b", 3))])
+    one, other = gone.source(pipeline, "one"), log(RIGHT, *ITEMS.epochs, []).source(pipeline, "other")
+    ways: tuple[Any, ...] = ("inner", "left", "full")
+    for how in ways:
+        one.join(other, on={"k": "l"}, how=how, name=how).filter("v > 1 OR w > 5", name=f"some_{how}").to_table(f"t_{how}")
+    for epoch in range(3):
+        pipeline.run_epoch()
+        rows = ORDERS.rows(epoch), ITEMS.rows(epoch)
+        for how in ways:
+            wanted = computed(*rows, f"SELECT * FROM ({asked(how, 1, None)}) WHERE v > 1 OR w > 5")
+            assert current(pipeline, f"t_{how}") == wanted, how
+    with pytest.raises(OperatorsError, match="a change takes a row back that is not there"):
+        pipeline.run_epoch()
+
+
 def growing(pipeline: do.Pipeline) -> tuple[do.Stream, do.Stream]:
     people = pipeline.source("people", do.MemorySource([[{"id": 1}], [{"id": 2}, {"id": 2}], []], schema="id int"))
     sold = [[{"seller": 2, "n": 1}], [{"seller": 1, "n": 2}], [{"seller": 2, "n": 3}, {"seller": 7, "n": 4}]]

@@ -56,6 +56,7 @@ _FEATURES_READER: Final = 3
 _PLAIN_WRITERS: Final = frozenset({1, 2, _FEED_WRITER, _FEATURES_WRITER})
 _PLAIN_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed"})
 
+_APPEND_ONLY: Final = "delta.appendOnly"
 _CONSTRAINTS: Final = "delta.constraints."
 _GENERATED: Final = "delta.generationExpression"
 
@@ -374,10 +375,16 @@ def is_plain(table: DeltaTable) -> bool:
     features = set(protocol.writer_features or ())
     if protocol.min_writer_version not in _PLAIN_WRITERS or not features <= _PLAIN_FEATURES:
         return False
-    settings = table.metadata().configuration
-    if settings.get("delta.appendOnly", "false") == "true" or any(name.startswith(_CONSTRAINTS) for name in settings):
+    if unkept_settings(table):
         return False
     return protocol.min_writer_version != _FEED_WRITER or _GENERATED not in table.schema().to_json()
+
+
+def unkept_settings(table: DeltaTable) -> tuple[str, ...]:
+    """Settings of others that commits of ours do not keep to: they take files out of a table, and look at no row."""
+    settings = table.metadata().configuration
+    append_only = [_APPEND_ONLY] if (settings.get(_APPEND_ONLY) or "").lower() == "true" else []
+    return (*append_only, *sorted(name for name in settings if name.startswith(_CONSTRAINTS)))
 
 
 def _with_feed(protocol: ProtocolVersions) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class TableStatus:
         columns: Name and type of each column, in Delta's spelling.
         alterable: Whether a commit of ours may bring other columns, or a change data feed.
         partition_by: Its partition columns.
+        unkept: Settings of others that commits of ours do not keep to.
     """
 
     version: int = -1
@@ -35,6 +36,7 @@ class TableStatus:
     columns: tuple[tuple[str, str], ...] = ()
     alterable: bool = False
     partition_by: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool:

@@ -165,6 +165,12 @@ def _check_acceptable(view: LedgerView, dataset: str, status: TableStatus, run: 
         raise LedgerError(
             f"what is in the table has other columns than the pipeline writes: {difference(wanted, status.columns)}", **place
         )
+    if status.unkept:
+        raise LedgerError(
+            f"the table has settings that the pipeline does not keep to ({', '.join(status.unkept)}): its commits take files out "
+            "of tables, and look at no row", pipeline=run.pipeline, table=dataset,
+            remedy=f"{how_to_repair(dataset, 'ours')}, without them; what rows have to be says to_table(checks=...)",
+        )  # fmt: skip
     by = status.partition_by
     if by and (files := (yield FindWithoutColumns(dataset, status.version, by))):
         raise LedgerError(

@@ -13,7 +13,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import DamagedTableError, LostFileError, RestoredTableError, StorageError
-from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
+from dagster_operators.storage.delta_commit import (
+    CHANGE_FEED,
+    GONE,
+    PIPELINE_PROPERTY,
+    Stamp,
+    TableLog,
+    is_plain,
+    unkept_settings,
+)
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
 from dagster_operators.storage.log_entries import versions_of
@@ -210,15 +218,22 @@ class Tables:
 
         log, transaction = self._log(effect.dataset), Transaction(effect.pipeline, effect.epoch)
         properties = CommitProperties(max_commit_retries=0, app_transactions=[transaction])
-        for version in range(effect.found - 1, max(effect.found - _LOOKED_BACK, 0) - 1, -1):
-            try:
+        unkept: list[int] = []
+        try:
+            for version in range(effect.found - 1, max(effect.found - _LOOKED_BACK, 0) - 1, -1):
                 if self._version_at(effect.dataset, version).files.keys() != content.keys():
                     continue
+                with log.at(version) as table:
+                    if unkept_settings(table):  # somebody else made it so; if it always was, so it stays
+                        unkept.append(version)
+                        continue
                 log.load(effect.found).restore(version, commit_properties=properties)
-            except (DeltaError, OSError, StorageError):
-                return False
-            return True
-        return False
+                return True
+            if unkept:
+                log.load(effect.found).restore(unkept[0], commit_properties=properties)
+        except (DeltaError, OSError, StorageError):
+            return False
+        return bool(unkept)
 
     def _restored_by_files(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
         known = self._known[effect.dataset]
@@ -316,6 +331,7 @@ class Tables:
                 columns_of(schema_json),
                 alterable=self._root.creates and plain,
                 partition_by=tuple(table.metadata().partition_columns),
+                unkept=unkept_settings(table),
             )
         self._known[dataset] = _Known(status, stamp, schema_json, plain, has_feed)
         return status

@@ -327,6 +327,33 @@ def test_other_columns_are_not_accepted(tmp_path: Path) -> None:
     check(tmp_path, 3)
 
 
+def append_only(table: DeltaTable) -> None:
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+
+
+def constraint(table: DeltaTable) -> None:
+    table.alter.add_constraint({"small": "n < 1000"})
+
+
+@pytest.mark.parametrize(("forbid", "name"), [(append_only, "delta.appendOnly"), (constraint, "delta.constraints.small")])
+@pytest.mark.parametrize("rows", [(), (7,)], ids=["alone", "with rows"])
+def test_settings_that_are_not_kept_to_are_not_accepted(
+    forbid: Callable[[DeltaTable], None], name: str, rows: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Epochs that take files out of such a table were decided and could not be carried out; and rows broke its constraints."""
+    epochs(tmp_path, 2)
+    sums = tmp_path / "tables/sums"
+    forbid(DeltaTable(str(sums)))
+    write(sums, *rows)
+    with pytest.raises(LedgerError, match=f"settings that the pipeline does not keep to .{name}.") as caught:
+        repair(tmp_path, "tables/sums", "theirs")
+    assert caught.value.remedy.startswith('pipeline.repair("sums", keep="ours") puts the content of the last epoch back, without')
+    assert repair(tmp_path, "tables/sums", "ours") is not None
+    assert name not in DeltaTable(str(sums)).metadata().configuration
+    epochs(tmp_path, 3)
+    check(tmp_path, 3)
+
+
 @pytest.mark.parametrize(("table", "keep"), [*zip(TABLES, ("ours", "theirs", "ours"), strict=True)])
 def test_a_table_that_only_lacks_a_file_is_not_called_fine(tmp_path: Path, table: str, keep: str) -> None:
     """Nobody wrote to it; the way out that is told works."""

@@ -218,7 +218,7 @@ class WeightedPartials:
         told = raised(keys, "aggregate")
         checked = f"CASE WHEN {self._impossible} THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
         merged = self.added_up(rows, keys)
-        found = merged.selectExpr(*(f"`{name}`" for name in merged.columns if name != WEIGHT), checked)
+        found = merged.selectExpr(*(quoted(name) for name in merged.columns if name != WEIGHT), checked)
         found = self._copied(found) if self._needs_copies else found
         restored = (F.expr(sql).alias(name) for name, sql in self.restored.items())
         grouped = found.groupBy(*keys).agg(F.expr(self.sums[WEIGHT].again).alias(WEIGHT), *restored)
@@ -232,7 +232,7 @@ class WeightedPartials:
     def _copied(self, rows: DataFrame) -> DataFrame:
         """State rows as often as they are there, each with the weight 1; what adds up is with the first of them."""
         copies = rows.selectExpr("*", f"explode(sequence(1L, greatest({WEIGHT}, 1L))) AS {_COPY}")
-        others = (f"`{name}`" for name in rows.columns if name not in self.sums)
+        others = (quoted(name) for name in rows.columns if name not in self.sums)
         summed = (
             f"CASE WHEN {_COPY} = 1 THEN {name} ELSE CAST(0 AS {part.type}) END AS {name}"
             for name, part in self.sums.items()

@@ -345,6 +345,20 @@ def product_of(values: Any) -> int:
 
 
 @pytest.mark.sail
+def test_a_key_with_a_backtick_in_its_name(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    batches = [[("a", 2, "insert"), ("a", 3, "insert")], [("a", 3, "delete"), ("b", 5, "insert")]]
+    source = do.MemorySource(batches, schema="`a``b` string, v int, _change string")
+    rows = pipeline.source("rows", source).as_changes()
+    rows.key_by("`a``b`").aggregate(total="sum(v)", product="product_of(v)").to_table("t")
+    pipeline.run_until_caught_up()
+    assert sorted(pipeline.to_arrow("t").to_pylist(), key=str) == [
+        {"a`b": "a", "total": 2, "product": 2},
+        {"a`b": "b", "total": 5, "product": 5},
+    ]
+
+
+@pytest.mark.sail
 def test_functions_of_the_users_own(tmp_path: Path) -> None:
     batches = [
         changes("insert", row("a", 3), row("a", 3), row("a", 2), row("b", None), row("a", -1)),

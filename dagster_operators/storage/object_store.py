@@ -69,9 +69,15 @@ class ObjectStore:
 
     def get(self, path: str) -> bytes | None:
         """An object's content; None when there is none."""
+        found = self.got(path)
+        return None if found is None else found[0]
+
+    def got(self, path: str) -> tuple[bytes, ObjectAbout] | None:
+        """An object's content, and what the store says of it; None when there is none."""
         with _errors():
             try:
-                return bytes(self._store.get(path).bytes())
+                found = self._store.get(path)
+                return bytes(found.bytes()), _about(found.meta)
             except FileNotFoundError:
                 return None
 
@@ -116,12 +122,8 @@ class ObjectStore:
         return ObjectAbout(len(content), 0.0, _mark(made))
 
     def _ours(self, path: str, content: bytes) -> ObjectAbout | None:
-        with _errors():
-            try:
-                found = self._store.get(path)
-            except FileNotFoundError:
-                return None
-            return _about(found.meta) if bytes(found.bytes()) == content else None
+        found = self.got(path)
+        return found[1] if found and found[0] == content else None
 
     def copy(self, path: str, to: str) -> None:
         """Have an object at another path, too."""

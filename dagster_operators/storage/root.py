@@ -248,6 +248,15 @@ class Root:
             info = self.files.get_file_info(self.path(path))
             return None if info.type == fs.FileType.NotFound else (info.mtime_ns or 0) / 1e9
 
+    def read_written(self, path: str) -> tuple[bytes, float] | None:
+        """A file's content and when it was written, in seconds since 1970; None when there is no such file."""
+        if self._objects:
+            with self.guard(path, "a file cannot be read"):
+                found = self._objects.got(self._key(path))
+                return (found[0], found[1].modified) if found else None
+        content, at = self.read(path), self.modified(path)
+        return None if content is None or at is None else (content, at)
+
     def written(self, path: str) -> dict[str, float]:
         """When the files in a folder were written, in seconds since 1970, by their names in order: a listing tells of all."""
         from pyarrow import fs

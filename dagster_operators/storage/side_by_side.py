@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def started(work: Callable[[], T]) -> Future[T]:
@@ -26,3 +27,13 @@ def started(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="side-by-side", daemon=True).start()
     return future
+
+
+def at_once(work: Callable[[U], T], items: Sequence[U], most: int) -> Iterator[T]:
+    """What the work gives for each item, in order, of which so many at most are at work; an error is raised in its turn.
+
+    >>> list(at_once(len, ["a", "bb"], 8))
+    [1, 2]
+    """
+    with ThreadPoolExecutor(min(most, len(items)) or 1) as pool:
+        yield from pool.map(work, items)

@@ -127,8 +127,7 @@ class Lease:
         owner = view.owner
         if owner is None or owner.is_gone():
             return Liveness(alive=False)
-        path = _path(view.generation)
-        content, written = self._root.read(path), self._root.modified(path)
+        content, written = self._root.read_written(_path(view.generation)) or (None, None)
         if content is not None and _IDLE in content:
             return Liveness(alive=False)
         now = time.time()
@@ -149,8 +148,8 @@ class Lease:
         generations = [int(name[1:]) for name in self._root.children("owners") if name[1:].isdigit()]
         if generations:
             path = _path(max(generations))
-            content, written = self._root.read(path), self._root.modified(path)
-            if content is None or written is None or _IDLE in content:
+            content, written = self._root.read_written(path) or (_IDLE, 0.0)
+            if _IDLE in content:
                 return
             ends = written + self._seconds - self._storage_time()
             if ends > 0:

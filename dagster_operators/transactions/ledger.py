@@ -6,15 +6,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
 from dagster_operators.storage.delta_commit import GONE, TableLog
 from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entry import LogEntry
+from dagster_operators.storage.side_by_side import at_once
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -22,6 +23,7 @@ from dagster_operators.transactions.ledger_files import (
     active_files,
     damaged_ledger,
     foldable,
+    last_rows,
     loaded,
     no_ledger,
     read_rows,
@@ -58,6 +60,12 @@ _KEPT_CLASS: Final = 1
 _AT_ONCE: Final = 16
 """So many files a store is asked for at a time."""
 
+_AHEAD: Final = 8
+"""So many of the last files are asked for at once when a ledger is opened: an epoch's records, each in a file of its own."""
+
+_AHEAD_BYTES: Final = 1 << 20
+"""No more are asked for at once behind so many bytes."""
+
 _KEPT_SECONDS: Final = 3600.0
 """Folded files and the old part of the log stay this long for readers that still have a version before."""
 
@@ -90,7 +98,9 @@ class DeltaLedger:
         self._steady = threading.local()
         self._fresh_until = self._recent_until = 0.0
         self._rows: dict[str, pa.Table] = {}
-        """On an object store the rows of small files that were written here, by path: they are folded without reading them."""
+        """On an object store the rows of small files that were read or written here, by path: they are folded as they are."""
+        self._opened_until = 0.0
+        """Until then what was read when the ledger was opened is not read again."""
         self.replacements = 0
         """How often it turned out to be another than the one that was known: a repair has records forgotten."""
 
@@ -169,8 +179,11 @@ class DeltaLedger:
             self._stay_fresh()
             return self._known.view
 
+    def _is_kept(self, file: LedgerFile) -> bool:
+        return not self._root.is_local and file.size_class <= _KEPT_CLASS
+
     def _keep(self, file: LedgerFile, rows: pa.Table) -> None:
-        if not self._root.is_local and file.size_class <= _KEPT_CLASS:
+        if self._is_kept(file):
             self._rows[file.path] = rows
 
     def _stay_fresh(self) -> None:
@@ -181,15 +194,24 @@ class DeltaLedger:
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""
         with self._turn:
-            files = self._now().files
-        for file in files:
-            if file.last > after:
-                with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"), located(pipeline=self._name):
-                    try:
-                        rows = read_rows(self._root, file)
-                    except FileNotFoundError:
-                        raise damaged_ledger(self._root, "a file of records is missing", file.path) from None
+            files = [file for file in self._now().files if file.last > after]
+        for first in range(0, len(files), _AT_ONCE):
+            for rows in self._side_by_side(self._scanned, files[first : first + _AT_ONCE]):
                 yield from to_entries(rows, after, kinds)
+
+    def _scanned(self, file: LedgerFile) -> pa.Table:
+        known = self._rows.get(file.path)
+        if known is not None and time.monotonic() < self._opened_until:
+            return known
+        with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"), located(pipeline=self._name):
+            try:
+                return self._read_file(file)
+            except FileNotFoundError:
+                raise damaged_ledger(self._root, "a file of records is missing", file.path) from None
+
+    def _side_by_side(self, read: Callable[[LedgerFile], pa.Table], files: Sequence[LedgerFile]) -> Iterator[pa.Table]:
+        """The rows of some files; a store is asked at once for all. What is wrong with one is told when its turn comes."""
+        return map(read, files) if self._root.is_local or len(files) <= 1 else at_once(read, files, _AT_ONCE)
 
     def fold(self) -> bool:
         """Fold small files into one if there are enough. Returns whether it did."""
@@ -223,10 +245,15 @@ class DeltaLedger:
         """The rows of some files; a store is asked at once for all that are not known."""
         import pyarrow as pa
 
-        with self._root.guard("ledger", "the ledger cannot be read"), ThreadPoolExecutor(_AT_ONCE) as pool:
+        with self._root.guard("ledger", "the ledger cannot be read"):
             unknown = [file for file in files if file.path not in self._rows]
-            read = dict(zip(unknown, pool.map(lambda file: read_rows(self._root, file), unknown), strict=True))
+            read = dict(zip(unknown, self._side_by_side(self._read_file, unknown), strict=True))
             return pa.concat_tables(read[file] if file in read else self._rows[file.path] for file in files)
+
+    def _read_file(self, file: LedgerFile) -> pa.Table:
+        rows = read_rows(self._root, file)
+        self._keep(file, rows)
+        return rows
 
     def _now(self) -> _Known:
         known = self._known
@@ -315,7 +342,9 @@ class DeltaLedger:
         require_whole(self._root, files)
         if not files:
             raise damaged_ledger(self._root, "its log names no records")
-        first = to_entries(read_rows(self._root, files[0]))[0].record
+        tables = self._from_the_end(files)
+        oldest = next(tables)
+        first = to_entries(oldest)[0].record
         if not isinstance(first, Format):
             raise LedgerError("the ledger does not start with its format", pipeline=self._name, file=self._root.join("ledger"))
         with located(pipeline=self._name, file=self._root.join("ledger")):
@@ -327,9 +356,21 @@ class DeltaLedger:
                 file=self._root.uri,
                 remedy="choose another root",
             )
-        rows = _last_rows(self._root, files)
+        rows = last_rows(chain(tables, [oldest]))
+        self._opened_until = time.monotonic() + _RECENT_SECONDS
         view = LedgerView(version, first.pipeline, first.name, ()).appended(version, *to_entries(rows))
         return _Known(view, tuple(files), self._stamp(version))
+
+    def _from_the_end(self, files: Sequence[LedgerFile]) -> Iterator[pa.Table]:
+        """The rows of the first file, then those of the others from the last on; a store is asked for several at once."""
+        batch, left = [files[0]], [*files[1:]]
+        while batch:
+            size = 0
+            while left and self._is_kept(left[-1]) and len(batch) <= _AHEAD and size < _AHEAD_BYTES:
+                size += left[-1].size
+                batch.append(left.pop())
+            yield from self._side_by_side(self._read_file, batch)
+            batch = [left.pop()] if left else []
 
     def _stamp(self, version: int) -> Stamp:
         stamp = self._log.read_stamp(version)
@@ -347,7 +388,8 @@ class DeltaLedger:
             require_whole(self._root, files)
             if not self._goes_on(known, files):
                 return None
-            new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
+            read_anew = self._side_by_side(self._read_file, [file for file in files if file.last > last])
+            new = [entry for rows in read_anew for entry in to_entries(rows, last)]
             view = known.view.appended(version, *sorted(new, key=lambda entry: entry.seq))
             return _Known(view, tuple(files), self._stamp(version))
 
@@ -373,21 +415,3 @@ class DeltaLedger:
         gone = [name for name, written in there.items() if name.endswith(".parquet") and name not in active and written < old]
         self._root.delete_files([f"ledger/{name}" for name in gone])
         self._log.clean(version - _KEPT_VERSIONS, old)
-
-
-def _last_rows(root: Root, files: Sequence[LedgerFile]) -> pa.Table:
-    """The rows from the begin of the last completed epoch on (all rows when none is complete)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    rows: pa.Table = None
-    for file in reversed(files):
-        read = read_rows(root, file)
-        rows = read if rows is None else pa.concat_tables([read, rows])
-        complete = rows.filter(pc.equal(rows["kind"], "complete"))
-        if complete.num_rows:
-            epoch = pc.max(complete["epoch"]).as_py()
-            begins = rows.filter(pc.and_(pc.equal(rows["kind"], "begin"), pc.equal(rows["epoch"], epoch)))
-            if begins.num_rows:
-                return rows.filter(pc.greater_equal(rows["seq"], pc.min(begins["seq"])))
-    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -216,3 +216,20 @@ def foldable(files: Sequence[LedgerFile]) -> list[LedgerFile]:
         group.append(file)
     fits = len(group) >= FOLD_COUNT and sum(file.size for file in group) <= LARGEST_FOLD
     return group[::-1] if fits else []
+
+
+def last_rows(tables: Iterable[pa.Table]) -> pa.Table:
+    """The rows from the begin of the last completed epoch on (all rows when none is complete), of files from the last on."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows: pa.Table = None
+    for read in tables:
+        rows = read if rows is None else pa.concat_tables([read, rows])
+        complete = rows.filter(pc.equal(rows["kind"], "complete"))
+        if complete.num_rows:
+            epoch = pc.max(complete["epoch"]).as_py()
+            begins = rows.filter(pc.and_(pc.equal(rows["kind"], "begin"), pc.equal(rows["epoch"], epoch)))
+            if begins.num_rows:
+                return rows.filter(pc.greater_equal(rows["seq"], pc.min(begins["seq"])))
+    return rows

@@ -105,7 +105,11 @@ class World:
             case fx.ReadLedger(seen):
                 return self._ledger.view() if seen is None else self._ledger.recent()
             case fx.CheckOwner(view):
-                return self._lease.check(view, self._is_run_alive)
+                found = self._lease.check(view, self._is_run_alive)
+                if view.versions and not found.alive and not self._root.is_local:
+                    # Whoever takes over asks for the tables next, whose logs take a store several requests in turn.
+                    started(lambda: self._tables.statuses(view.versions, view.pipeline))
+                return found
             case fx.ReadTables(datasets, seen):
                 asked, self._beside = self._beside, None
                 if asked and asked[0] is effect:
@@ -236,9 +240,10 @@ class World:
 
     def _list_attempts(self, epoch: int, *, streams_only: bool) -> frozenset[str]:
         prefix = EPOCH_FOLDER.format(epoch=epoch, attempt="")
-        manifests = (name for name in self._root.children(f"manifests/e{epoch}") if name.endswith(".json"))
-        found = {name.removesuffix(".json").rpartition(".")[2] for name in manifests}
-        for dataset in self._datasets(streams_only=streams_only):
+        listed = started(lambda: self._root.children(f"manifests/e{epoch}"))
+        datasets = self._datasets(streams_only=streams_only)
+        found = {name.removesuffix(".json").rpartition(".")[2] for name in listed.result() if name.endswith(".json")}
+        for dataset in datasets:
             found |= {name.removeprefix(prefix) for name in self._root.children(dataset) if name.startswith(prefix)}
         return frozenset(found)
 

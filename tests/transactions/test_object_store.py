@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dagster_operators.errors import ForeignWriteError, PipelineBusyError, RestoredTableError, StorageError
+from dagster_operators.errors import DamagedLedgerError, ForeignWriteError, PipelineBusyError, RestoredTableError, StorageError
 from dagster_operators.runtime.compacting import compact
 from dagster_operators.storage.delta_commit import GONE, TableLog
 from dagster_operators.storage.log_damage import damage
@@ -66,6 +66,65 @@ def test_files_of_the_ledger_that_were_folded_are_not_asked_about_one_by_one(mak
             Flow(run).epoch()
     assert not [line for line in s3.requests() if line.startswith("HEAD") and "/ledger/r" in line]
     check_result(make(), 12)
+
+
+def test_records_that_were_read_when_the_ledger_was_opened_are_not_read_again_at_once(make, s3, monkeypatch):
+    monkeypatch.setattr("dagster_operators.transactions.ledger_files.FOLD_COUNT", 6)
+    monkeypatch.setattr("dagster_operators.transactions.ledger._RECENT_SECONDS", 600.0)
+    with make() as run:
+        for _ in range(6):
+            Flow(run).epoch()
+    fresh = make()
+    s3.requests()
+    assert len(fresh.history()) == 6
+    read = [line for line in s3.requests() if line.startswith("GET") and "/ledger/r" in line]
+    assert len(read) == len({*read}) == len(fresh._ledger._now().files) > 5
+    monkeypatch.setattr(fresh._ledger, "_opened_until", 0.0)
+    s3.requests()
+    assert [entry.seq for entry in fresh._ledger.scan({"complete", "format"})][:1] == [1]
+    again = [line for line in s3.requests() if line.startswith("GET") and "/ledger/r" in line]
+    assert sorted(again) == sorted(read), "what became of it meanwhile is to be noticed"
+
+
+def test_a_lost_record_that_no_epoch_needs_is_told_by_who_reads_it(make):
+    with make() as run:
+        for _ in range(4):
+            Flow(run).epoch()
+        files = run._ledger._now().files
+    lost = files[-6]
+    run.root.delete_file(f"ledger/{lost.path}")
+    fresh = make()
+    assert fresh.view().last_epoch == 4, "though it was asked for beside those that are needed"
+    with pytest.raises(DamagedLedgerError, match="a file of records is missing") as told:
+        fresh.history()
+    assert lost.path in told.value.file
+    with make() as run:
+        assert Flow(run).epoch(Owner.of_process("second")).epoch == 5
+
+
+def test_a_takeover_reads_the_logs_of_tables_beside_and_sees_what_is_written_meanwhile(make):
+    with make() as run:
+        Flow(run).epoch()
+        version = run.view().versions["tables/clean"]
+    fresh, path = make(), f"tables/clean/_delta_log/{version + 1:020d}.json"
+    look = fresh._tables.statuses
+
+    def then_written(*args, **options):
+        found = look(*args, **options)
+        fresh.root.create(path, THEIRS.encode())
+        return found
+
+    with fresh, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fresh._tables, "statuses", then_written)
+        fresh.open(Owner.of_process("second"))
+        for _ in range(200):
+            if fresh.root.exists(path):
+                break
+            time.sleep(0.02)
+        patch.undo()
+        assert fresh._tables._known["tables/clean"].status.version == version, "as it was read beside"
+        with pytest.raises(ForeignWriteError, match="written by someone else"):
+            Flow(fresh).epoch(Owner.of_process("second"))
 
 
 def test_small_files_are_joined(make):

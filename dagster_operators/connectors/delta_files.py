@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_ANEW = 'read the table as it is now, into tables that begin anew: pipeline.reset(source, 0, tables="restart")'
 
 
 def read_files(
@@ -79,13 +80,13 @@ def require_files(location: FileLocation, files: Sequence[DataFile]) -> None:
             raise BadInputError(
                 f"a data file of the Delta table has {size} bytes, and {wanted.file.size} by the table's log: it was cut short, "
                 "or replaced",
-                file=path, remedy="put it back from a backup, or read the table anew under another source name",
+                file=path, remedy=f"put it back from a backup, or {_ANEW}",
             )  # fmt: skip
     if missing := next((path for path, size in there.items() if size is None), None):
         raise MissingInputError(
             "a data file of the Delta table has been removed, by VACUUM or otherwise",
             file=missing,
-            remedy="keep deleted files at least as long as an epoch may wait, or read the table anew under another source name",
+            remedy=f"keep deleted files at least as long as an epoch may wait; {_ANEW}",
         )
 
 

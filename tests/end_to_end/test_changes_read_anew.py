@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import BadInputError, EndedInputError, PipelineError, UndecidedChangeError
+from dagster_operators.errors import BadInputError, EndedInputError, MissingInputError, PipelineError, UndecidedChangeError
 from tests.engines import ENGINES, SAIL
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -62,6 +62,25 @@ def test_a_table_that_was_replaced_is_not_added_to_what_there_was(tmp_path: Path
     other.reset("items", 0, tables="restart")
     other.run_until_caught_up()
     assert sums(other) == {"a": (1, 5), "b": (1, 8)}
+
+
+@pytest.mark.sail
+def test_changes_whose_files_are_vacuumed(tmp_path: Path) -> None:
+    path = table(tmp_path / "items", (1, "a", 5), (2, "a", 6))
+    source = do.DeltaSource(path, changes=True)
+    counted(tmp_path, source).run_epoch()
+    for _ in range(2):
+        DeltaTable(path).update(predicate="id = 1", updates={"v": "v + 1"})
+    shutil.rmtree(tmp_path / "items/_change_data")
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(MissingInputError, match="by VACUUM") as gone:
+        counted(tmp_path, source).run_epoch()
+    assert 'pipeline.reset(source, 0, tables="restart")' in gone.value.remedy
+    made = counted(tmp_path, source)
+    made.reset("items", 0, tables="restart")
+    made.run_until_caught_up()
+    assert sums(made) == {"a": (2, 13)}
 
 
 @pytest.mark.sail

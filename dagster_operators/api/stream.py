@@ -178,7 +178,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         Args:
             change: Spark SQL for what a row does: ``insert``, ``update_before``, ``update_after`` or ``delete``, or as Delta's
                 change data feed says it. A plain column is taken out of the rows. By default the column ``_change_type`` of a
-                DeltaSource with ``changes=True``, with the columns of the commit; else ``_change``.
+                DeltaSource with ``changes=True``, with the columns of the commit, and with ``_change`` of a table of changes, of
+                which a row that is taken back is the opposite; else ``_change``.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
 

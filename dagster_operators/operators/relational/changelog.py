@@ -12,7 +12,9 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import (
     ADDS,
     CHANGE,
+    DELETE,
     DELETED,
+    INSERT,
     REMOVES,
     UPDATE_AFTER,
     UPDATE_BEFORE,
@@ -49,7 +51,8 @@ class AsChanges(LogicalOperator):
 
     Attributes:
         change: Spark SQL for what a row does: insert, update_before, update_after or delete, or as Delta's change data feed says
-            it. A plain column is taken out of the rows; with ``_change_type`` of that feed the columns of the commit, too.
+            it. A plain column is taken out of the rows; with ``_change_type`` of that feed the columns of the commit, too,
+            and ``_change`` of a table of changes.
     """
 
     kind: ClassVar[str] = "as_changes"
@@ -96,20 +99,32 @@ class ReadChanges(Stateless):
     def rows(self, frame: DataFrame) -> DataFrame:
         change = self.logical.change
         gone = told_by(StreamType(tuple(frame.columns)), change)
-        known = ", ".join(f"'{kind}'" for kind in (*ADDS, *REMOVES))
-        told = f"concat('as_changes: a change is called ', coalesce(CAST(({change}) AS STRING), 'null'), ', which is none')"
-        of_delta = " ".join(f"WHEN '{theirs}' THEN '{ours}'" for theirs, ours in _OF_DELTA.items())
-        other = f"CASE CAST(({change}) AS STRING) {of_delta} ELSE raise_error({told}) END"
-        checked = f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE {other} END"
+        checked = _checked(change)
+        if DELTA_CHANGE in gone and CHANGE in frame.columns:
+            adds = ", ".join(map(repr, ADDS))
+            is_same = f"(({checked}) IN ({adds})) = (({_checked(CHANGE)}) IN ({adds}))"
+            checked = f"IF({is_same}, '{INSERT}', '{DELETE}')"
         return frame.selectExpr(*(quoted(name) for name in frame.columns if name not in gone), f"{checked} AS {CHANGE}")
 
 
+def _checked(change: str) -> str:
+    """SQL for what a row does in our words, which fails on any other."""
+    known = ", ".join(f"'{kind}'" for kind in (*ADDS, *REMOVES))
+    told = f"concat('as_changes: a change is called ', coalesce(CAST(({change}) AS STRING), 'null'), ', which is none')"
+    of_delta = " ".join(f"WHEN '{theirs}' THEN '{ours}'" for theirs, ours in _OF_DELTA.items())
+    other = f"CASE CAST(({change}) AS STRING) {of_delta} ELSE raise_error({told}) END"
+    return f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE {other} END"
+
+
 def told_by(stream: StreamType, change: str) -> frozenset[str]:
-    """The columns that say what a row does, and are none of it: with Delta's also those of the commit."""
+    """The columns that say what a row does, and are none of it: with Delta's also those of the commit.
+
+    With Delta's also ``_change``: in the feed of a table of changes a change that is taken back is the opposite of it.
+    """
     column = bare_column(stream, change)
     if column is None:
         return frozenset()
-    return frozenset({column, *_OF_COMMIT}) if column == DELTA_CHANGE else frozenset({column})
+    return frozenset({column, CHANGE, *_OF_COMMIT}) if column == DELTA_CHANGE else frozenset({column})
 
 
 @dataclass(frozen=True, kw_only=True)

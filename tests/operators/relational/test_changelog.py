@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, SourceError
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 
@@ -182,6 +182,52 @@ def test_the_column_that_says_what_a_row_does_cannot_be_taken() -> None:
         stream().as_changes("op")
     with pytest.raises(SchemaError, match="in a column '_change' of its own"):
         stream().as_changes().with_columns(_change="'x'")
+
+
+@pytest.mark.sail
+def test_what_takes_back_a_change_is_its_opposite(tmp_path: Path) -> None:
+    """As in the feed of a table of changes."""
+    fed = [("insert", "insert"), ("delete", "update_before"), ("update_preimage", "update_after"), ("update_postimage", "delete")]
+    rows = [{"id": number, "_change": ours, "_change_type": theirs} for number, (theirs, ours) in enumerate(fed)]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = do.MemorySource(
+        [rows, [{"id": 4, "_change": None, "_change_type": "insert"}]], schema="id long, _change string, _change_type string"
+    )
+    pipeline.source("rows", source).as_changes().to_table("log")
+    pipeline.run_epoch()
+    found = sorted(tuple(row.values()) for row in pipeline.to_arrow("log").to_pylist())
+    assert found == [(0, "insert"), (1, "insert"), (2, "delete"), (3, "delete")]
+    with pytest.raises(OperatorsError, match="a change is called null, which is none"):
+        pipeline.run_epoch()
+
+
+@pytest.mark.sail
+@pytest.mark.slow
+def test_a_table_of_changes_that_was_rebuilt_is_read_as_the_remedy_says(tmp_path: Path) -> None:
+    def shop() -> do.Pipeline:
+        pipeline = do.Pipeline("shop", root=str(tmp_path / "shop"), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource([[("a", 1), ("b", 2)], [("a", 3)]], schema="k string, n long"))
+        rows.key_by("k").aggregate(n="sum(n)").to_changes().to_table("log")
+        return pipeline
+
+    def copy(name: str, *, changes: bool) -> do.Pipeline:
+        pipeline = do.Pipeline(name, root=str(tmp_path / name), engine=SAIL)
+        log = pipeline.source("log", do.PipelineSource(str(tmp_path / "shop"), "log", changes=changes))
+        log.as_changes().key_by("k").aggregate(n="sum(n)", rows="count(*)").to_table("copy")
+        return pipeline
+
+    shop().run_epoch()
+    copies = copy("added", changes=False), copy("changed", changes=True)
+    for pipeline in copies:
+        pipeline.run_epoch()
+    shop().run_epoch()
+    shop().rebuild()
+    with pytest.raises(SourceError, match="lost rows") as refused:
+        copies[0].run_epoch()
+    assert 'PipelineSource(..., changes=True), then .as_changes("_change_type")' in (refused.value.remedy or "")
+    assert not copies[1].run_epoch().empty
+    found = sorted(tuple(row.values()) for row in copies[1].to_arrow("copy").to_pylist())
+    assert found == [("a", 4, 1), ("b", 2, 1)]
 
 
 def test_a_union_of_changes_is_one_of_changes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dagster_operators.errors import OperatorsError
+from dagster_operators.graph.changes import CHANGE
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
@@ -54,6 +55,8 @@ class ReadColumns:
             yield from map(str.lower, read)
         elif isinstance(operator, Filter | AsChanges):
             yield from _columns(operator.sql()[0])
+            if isinstance(operator, AsChanges):
+                yield CHANGE  # of a table of changes, of which it reads the feed
             yield from self._of(behind)
         elif isinstance(operator, Select) and all(named(text)[1] for text in operator.expressions):
             yield from _made_of({(name or "").lower(): text for text, name in map(named, operator.expressions)}, self._of(behind))

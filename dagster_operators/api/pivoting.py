@@ -13,6 +13,7 @@ from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.aggregates import Aggregate, parse_aggregate
+from dagster_operators.types.names import listed
 
 Value: TypeAlias = str | bool | int | Decimal | date | datetime | None
 """What a column may be pivoted by; None is for rows that have no value."""
@@ -116,7 +117,7 @@ def _check_columns(what: str, used: frozenset[str], columns: Sequence[str] | Non
         if column.lower() not in known:
             raise SchemaError(
                 f"{what!r} uses column {column!r}, which the input of the pivot does not have", column=column,
-                remedy=f"use one of: {', '.join(columns)}",
+                remedy=f"use one of: {listed(columns)}",
             )  # fmt: skip
 
 

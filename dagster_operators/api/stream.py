@@ -36,7 +36,7 @@ from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import parse_duration, require_unit
-from dagster_operators.types.names import quoted
+from dagster_operators.types.names import listed, quoted
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -394,7 +394,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
                     pipeline=self._dataflow.name,
                     operator=stream.name,
                     column=name,
-                    remedy=f"use one of: {', '.join(self.columns or ())}",
+                    remedy=f"use one of: {listed(self.columns or ())}",
                 )
         if computed:
             stream = self._add(WithColumns, None, chain=True, expressions=as_pairs(computed), only_new=True)

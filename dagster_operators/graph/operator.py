@@ -22,6 +22,7 @@ from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields, shown
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.kinds import Times
+from dagster_operators.types.names import listed
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
@@ -396,7 +397,7 @@ class LogicalOperator(ABC):
                     f"{what} uses column {column!r}, which its input does not have",
                     operator=self.name,
                     column=column,
-                    remedy=f"use one of: {', '.join(stream.columns)}",
+                    remedy=f"use one of: {listed(stream.columns)}",
                 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _PLAIN = re.compile(r"\w+")
 
@@ -23,3 +24,14 @@ def quoted_if_needed(name: str) -> str:
     ('delay', '`mean delay`')
     """
     return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of columns for people, and how expressions spell those that they would read as something else.
+
+    >>> listed(["delay", "dest"]), listed(["delay", "tail num"])
+    ('delay, dest', 'delay, tail num (in expressions: `tail num`)')
+    """
+    known = list(names)
+    others = [quoted(name) for name in known if not _PLAIN.fullmatch(name)]
+    return ", ".join(known) + (f" (in expressions: {', '.join(others)})" if others else "")

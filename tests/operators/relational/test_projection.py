@@ -91,6 +91,15 @@ def test_what_is_wrong_with_such_columns_is_told_when_it_is_planned() -> None:
     assert caught.value.operator == "select"
 
 
+@pytest.mark.parametrize("build", [lambda rows: rows.key_by("tail num"), lambda rows: rows.filter("v.x > 0")])
+def test_a_name_that_expressions_read_as_something_else_is_told_as_it_is_spelt(build: Any) -> None:
+    rows = do.Pipeline("p", root="data").source("rows", do.FileSource("in", schema="`tail num` string, `v.x` long"))
+    with pytest.raises(SchemaError, match="which its input does not have") as told:
+        build(rows)
+    assert told.value.remedy == "use one of: tail num, v.x (in expressions: `tail num`, `v.x`)"
+    assert rows.filter("`v.x` > 0").key_by("`tail num`").aggregate(n="count(*)").columns == ("tail num", "n")
+
+
 # --- what is known while the pipeline is built -------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -90,10 +90,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[tup
     """The ledger with the decision, and the tables as they were before it."""
     begin = require_begin(view, handle)
     prepared = _all_prepared(view, begin)
-    manifests: list[Manifest] = []
-    for record in prepared:
-        manifest: Manifest = yield ReadManifest(record.epoch, record.stage, record.attempt, record.digest)
-        manifests.append(manifest)
+    manifests = yield from read_manifests(prepared)
     _check_outcomes(run, begin, manifests)
     changes = changes_by_dataset(manifests, begin.plan)
     look = ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
@@ -127,6 +124,15 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[tup
         return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
 
     return (yield from append(view, run, decision)), tables
+
+
+def read_manifests(records: Sequence[Prepared]) -> Steps[list[Manifest]]:
+    """The manifests of prepared stages, which a store is asked for at the same time."""
+    reads = [ReadManifest(record.epoch, record.stage, record.attempt, record.digest) for record in records]
+    manifests: list[Manifest] = []
+    for index, read in enumerate(reads):
+        manifests.append((yield read if index else replace(read, beside=tuple(reads[1:]))))
+    return manifests
 
 
 def _require_known_decisions(view: LedgerView) -> None:

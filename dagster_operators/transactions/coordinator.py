@@ -138,9 +138,7 @@ class Coordinator:
                         self._generation, self._owner = view.generation, owner
                 raise
             self._owner = owner
-            self._lease.hold(self._generation)
-            if self._generation > before:
-                self._lease.forget(self._generation - 1)
+            self._lease.hold(self._generation, taken_over=self._generation > before)
             return self._generation
 
     def begin(self, plan: PlanRecord, choose: Callable[[LedgerView], Slices | None]) -> EpochHandle | None:

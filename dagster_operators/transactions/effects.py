@@ -272,12 +272,16 @@ class WriteManifest:
 
 @dataclass(frozen=True)
 class ReadManifest:
-    """Read a manifest and compare its digest. Result: Manifest."""
+    """Read a manifest and compare its digest. Result: Manifest.
+
+    Those ``beside`` it are read next, and may be asked for at the same time.
+    """
 
     epoch: int
     stage: str
     attempt: str
     digest: str
+    beside: tuple[ReadManifest, ...] = ()
     name: ClassVar[str] = "read_manifest"
 
 

@@ -53,11 +53,11 @@ class Lease:
         self._begun = threading.Event()
         self._begun.set()
 
-    def hold(self, generation: int) -> None:
-        """Start to refresh the heartbeat of ``generation`` (again)."""
+    def hold(self, generation: int, *, taken_over: bool = False) -> None:
+        """Start to refresh the heartbeat of ``generation`` (again), and delete that of the one it has just taken over from."""
         with self._turn:
             self._wanted, self._released = True, None
-            self._start(generation)
+            self._start(generation, taken_over=taken_over)
 
     @contextmanager
     def during_step(self, generation: int) -> Iterator[None]:
@@ -85,7 +85,7 @@ class Lease:
             self._wanted, self._released = False, generation
             self._stop_unless_needed()
 
-    def _start(self, generation: int) -> None:
+    def _start(self, generation: int, *, taken_over: bool = False) -> None:
         if self._thread and self._thread.is_alive() and self._thread.name == f"heartbeat-g{generation}":
             return
         self._end()
@@ -94,9 +94,11 @@ class Lease:
         if self._root.is_local:
             self._write(generation, "working")
             self._begun.set()
+            if taken_over:
+                self._root.delete_file(_path(generation - 1))
         stop = self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._refresh, args=(generation, stop, self._begun), name=f"heartbeat-g{generation}", daemon=True
+            target=self._refresh, args=(generation, stop, self._begun, taken_over), name=f"heartbeat-g{generation}", daemon=True
         )
         self._thread.start()
 
@@ -117,10 +119,6 @@ class Lease:
         if self._thread:
             self._thread.join()
         self._thread = None
-
-    def forget(self, generation: int) -> None:
-        """Delete the heartbeat of a generation that has been taken over from."""
-        self._root.delete_file(_path(generation))
 
     def check(self, view: LedgerView, is_run_alive: IsRunAlive | None = None) -> Liveness:
         """Whether the owner of the current generation is at work."""
@@ -175,13 +173,16 @@ class Lease:
         """Return once the first heartbeat is there, which on an object store is written while other things are asked for."""
         self._begun.wait()
 
-    def _refresh(self, generation: int, stop: threading.Event, begun: threading.Event) -> None:
+    def _refresh(self, generation: int, stop: threading.Event, begun: threading.Event, taken_over: bool) -> None:  # noqa: FBT001
         if not begun.is_set():
             try:
                 with suppress(StorageError):
                     self._write(generation, "working")
             finally:
                 begun.set()
+        if taken_over and not self._root.is_local:
+            with suppress(StorageError):  # a heartbeat that nobody looks at any more does no harm
+                self._root.delete_file(_path(generation - 1))
         while not stop.wait(self._seconds / 3):
             try:
                 self._write(generation, "working")

@@ -60,8 +60,8 @@ _KEPT_CLASS: Final = 1
 _AT_ONCE: Final = 16
 """So many files a store is asked for at a time."""
 
-_AHEAD: Final = 8
-"""So many of the last files are asked for at once when a ledger is opened: an epoch's records, each in a file of its own."""
+_AHEAD: Final = 10
+"""So many of the last files are asked for at once when a ledger is opened: about the records of two epochs."""
 
 _AHEAD_BYTES: Final = 1 << 20
 """No more are asked for at once behind so many bytes."""

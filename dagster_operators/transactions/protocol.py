@@ -10,7 +10,7 @@ from dataclasses import replace
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
-from dagster_operators.transactions.commit import require_begin, roll_forward
+from dagster_operators.transactions.commit import read_manifests, require_begin, roll_forward
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
     Append,
@@ -282,13 +282,12 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
         raise LedgerError(
             "a loop before the stage has not come to rest", pipeline=run.pipeline, stage=stage, remedy="run its rounds first"
         )
-    upstream: dict[str, Manifest] = {}
     for name in wanted:
         if name not in view.prepared:
             raise LedgerError(
                 f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first"
             )
-        upstream[name] = yield _read(view.prepared[name])
+    upstream = dict(zip(wanted, (yield from read_manifests([view.prepared[name] for name in wanted])), strict=True))
     unique = yield MakeId()
     attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, begin, upstream)
     try:

@@ -62,6 +62,8 @@ class World:
         """Those that are being written: what says that they are there waits for it."""
         self._committing: dict[int, tuple[fx.CommitTable, Future[fx.Conflict | None]]] = {}
         """Commits to tables that were begun beside another one, until they are asked for, or the protocol ends by an error."""
+        self._asked: dict[str, Future[bytes | None]] = {}
+        """Manifests that a store is being asked for, as they are read next."""
         self._beside: tuple[fx.ReadTables, Future[Mapping[str, fx.TableStatus]]] | None = None
         """Tables that a store is being asked for, as they are read next."""
 
@@ -231,8 +233,12 @@ class World:
                 participant.recover(effect.epoch, effect.generation)
 
     def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
+        if effect.beside and not self._root.is_local:
+            others = (_manifest_path(other.epoch, other.stage, other.attempt) for other in effect.beside)
+            self._asked = {other: started(partial(self._root.read, other)) for other in others if other not in self._written}
         path = _manifest_path(effect.epoch, effect.stage, effect.attempt)
-        text = self._written.get(path) or self._root.read(path)
+        asked = self._asked.pop(path, None)
+        text = self._written.get(path) or (asked and asked.result()) or self._root.read(path)
         if text is None or hashlib.sha256(text).hexdigest() != effect.digest:
             problem = "is missing" if text is None else "was changed"
             raise LedgerError(f"a manifest {problem}", stage=effect.stage, epoch=effect.epoch, file=self._root.join(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -100,6 +101,38 @@ def test_a_lost_record_that_no_epoch_needs_is_told_by_who_reads_it(make):
     assert lost.path in told.value.file
     with make() as run:
         assert Flow(run).epoch(Owner.of_process("second")).epoch == 5
+
+
+def test_manifests_are_asked_for_at_the_same_time(make, monkeypatch):
+    owner = Owner.of_dagster_run("A")
+    with make() as run:
+        flow = Flow(run)
+        run.open(owner)
+        handle = run.begin(flow.plan, flow.choose)
+        for stage in flow.plan.stages:
+            run.prepare(handle, stage.name, flow.work)
+    all_asked, read, asked = threading.Barrier(len(flow.plan.stages), timeout=60), Root.read, list[str]()
+
+    def together(root, path):
+        if path.startswith("manifests/"):
+            asked.append(path)
+            all_asked.wait()
+        return read(root, path)
+
+    with make() as fresh:
+        assert fresh.resume(handle.begin_id, owner) == handle
+        monkeypatch.setattr(Root, "read", together)
+        fresh.commit(handle)
+        monkeypatch.undo()
+        assert len({*asked}) == len(asked) == len(flow.plan.stages) > 1
+        check_result(fresh, 1)
+
+
+def test_the_heartbeat_of_a_run_that_was_taken_over_from_is_deleted(make):
+    for name in ("first", "second", "third"):
+        with make() as run:
+            Flow(run).epoch(Owner.of_process(name))
+    assert run.root.children("owners") == ["g3"]
 
 
 def test_a_takeover_reads_the_logs_of_tables_beside_and_sees_what_is_written_meanwhile(make):

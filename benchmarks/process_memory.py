@@ -1,13 +1,16 @@
 """The memory of a process over many epochs: after the first hundred it is to grow by less than five percent.
 
 ``--epochs`` says how many there are (2,000), ``--on`` where they run (``sail``, ``spark``). Each has one row in two tables, so
-that what is seen is what an epoch leaves behind, not what it works on. On embedded Spark the Java process counts, too.
+that what is seen is what an epoch leaves behind, not what it works on. On embedded Spark the Java process counts, too, behind a
+collection, which gives memory back: without one the heap grows up to its limit whatever is in use (1,083 to 1,682 MB in 2,000
+epochs with 1 GB of heap, while what was in use behind a collection grew from 93 MB to about 105).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 import psutil
 
@@ -19,9 +22,14 @@ WARM_UP, EVERY = 100, 50
 GROWTH = 1.05
 
 
-def memory() -> float:
+def memory(on: str) -> float:
     """What this process and its children hold, in megabytes."""
     own = psutil.Process()
+    if on == "spark":
+        from pyspark.sql import SparkSession
+
+        java: Any = SparkSession.active().sparkContext._jvm  # noqa: SLF001 - no other way
+        java.java.lang.System.gc()
     return sum(process.memory_info().rss for process in (own, *own.children(recursive=True))) / 1e6
 
 
@@ -37,7 +45,7 @@ def measure(epochs: int, on: str) -> Claim:
             feed.drop()
             pipeline.run_epoch()
             if number >= WARM_UP and number % EVERY == 0:
-                held.append(memory())
+                held.append(memory(on))
     found = {"megabytes": [round(one, 1) for one in held], "every": EVERY, "on": on, "epochs": epochs}
     an_epoch = (held[-1] - held[0]) / max(epochs - WARM_UP, 1)
     ratios = Spread.of([one / held[0] for one in held])

@@ -239,18 +239,19 @@ def _replace(root: Root, entries: Iterable[Entry]) -> None:
     """Have the ledger's log name one file with these records, and nothing else."""
     import pyarrow as pa
 
-    file = write_rows(root, pa.concat_tables([to_row(entry) for entry in entries]))
-    log = TableLog(root, LEDGER)
-    mend(root, LEDGER)
-    if not log.is_table():
-        log.create(SCHEMA_JSON, description="The epochs of a pipeline, made anew after damage")
-    table = log.load()
-    entry = LogEntry((file.logged,), tuple(old.logged for old in active_files(table)))
-    if log.append(table.version(), log.stamp(table.version()), entry) is None:
-        raise LedgerError(
-            "the ledger is being written right now", file=root.join(LEDGER), remedy="stop the other run, then repair"
-        )
-    settle(root, LEDGER)
+    with root.guard(LEDGER, "the ledger cannot be made whole"):
+        file = write_rows(root, pa.concat_tables([to_row(entry) for entry in entries]))
+        log = TableLog(root, LEDGER)
+        mend(root, LEDGER)
+        if not log.is_table():
+            log.create(SCHEMA_JSON, description="The epochs of a pipeline, made anew after damage")
+        table = log.load()
+        entry = LogEntry((file.logged,), tuple(old.logged for old in active_files(table)))
+        if log.append(table.version(), log.stamp(table.version()), entry) is None:
+            raise LedgerError(
+                "the ledger is being written right now", file=root.join(LEDGER), remedy="stop the other run, then repair"
+            )
+        settle(root, LEDGER)
 
 
 def _generation(owner: str) -> int:

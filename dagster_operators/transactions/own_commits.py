@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import ForeignWriteError
+from dagster_operators.errors import ForeignWriteError, StorageError
 from dagster_operators.storage.delta_commit import GONE, PIPELINE_PROPERTY, Stamp, TableLog
 from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entries import actions_of, has_checkpoint, versions_of
 from dagster_operators.storage.log_history import tell_version
 from dagster_operators.storage.uri import public_uri
@@ -78,16 +79,18 @@ class OwnCommits:
     def _is_known(self, log: TableLog, dataset: str, version: int, epoch: int) -> bool:
         """Whether the table knows the epoch as our last, where the entry is not what tells of the version, or was accepted."""
         told = has_checkpoint(self._root, dataset, version) or log.stamp(version) == GONE or self._is_accepted(dataset, version)
-        return told and self._last_epoch(log, version) == epoch
+        return told and self._last_epoch(log, dataset, version) == epoch
 
-    def _last_epoch(self, log: TableLog, version: int) -> int | None:
-        """The last of our epochs that a version knows; None where it cannot be read."""
-        from deltalake.exceptions import DeltaError
-
-        try:
-            return log.load(version).transaction_version(self._ledger.pipeline()) or 0
-        except (DeltaError, OSError):
-            return None
+    def _last_epoch(self, log: TableLog, dataset: str, version: int) -> int | None:
+        """The last of our epochs that a version knows; None where there is no such version, or the log is damaged."""
+        for again in (True, False):
+            try:
+                with self._root.guard(dataset, "a table cannot be read"):
+                    return log.load(version).transaction_version(self._ledger.pipeline()) or 0
+            except StorageError:
+                if again:
+                    damage(self._root, dataset)  # raises where a store does not give the log now
+        return None
 
     def _is_accepted(self, dataset: str, version: int) -> bool:
         digest = hashlib.sha256(self._root.read(f"{dataset}/{entry_path(version)}") or b"").hexdigest()

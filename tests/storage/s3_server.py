@@ -55,17 +55,20 @@ class S3Server:
         found: list[str] = self._ask({})
         return found
 
-    def behave(self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0, refuse: str = "") -> None:
+    def behave(
+        self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0, refuse: str = "", times: int = 1 << 30
+    ) -> None:
         """What becomes of requests from now on.
 
         Args:
             delay: Each takes so many seconds longer.
             throttle: So many are told to slow down (503).
             lose: The first one that this regular expression is found in takes effect, but its connection breaks then.
-            after: So many that it is found in are answered before.
             refuse: Each that this regular expression is found in is denied access (403).
+            after: So many that it is found in are answered before.
+            times: So many are refused then.
         """
-        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after, "refuse": refuse})
+        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after, "refuse": refuse, "times": times})
 
     def _ask(self, told: dict[str, Any]) -> Any:
         with urllib.request.urlopen(self.endpoint + CONTROL, json.dumps(told).encode()) as answer:  # noqa: S310 - our own server
@@ -96,7 +99,7 @@ class _Faults:
         self._app = app
         self._turn = threading.Lock()
         self._requests: list[str] = []
-        self._told: dict[str, Any] = {"delay": 0, "throttle": 0, "lose": "", "after": 0, "refuse": ""}
+        self._told: dict[str, Any] = {"delay": 0, "throttle": 0, "lose": "", "after": 0, "refuse": "", "times": 0}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == CONTROL:
@@ -110,7 +113,7 @@ class _Faults:
                 self._requests.append(f"{line} 503")
                 start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_BUSY)))])
                 return [_BUSY]
-            if self._told["refuse"] and re.search(self._told["refuse"], line):
+            if self._is_refused(line):
                 self._requests.append(f"{line} 403")
                 start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(_DENIED)))])
                 return [_DENIED]
@@ -128,6 +131,15 @@ class _Faults:
                     self._told["lose"] = ""
                     environ["werkzeug.socket"].shutdown(2)
             return answer
+
+    def _is_refused(self, line: str) -> bool:
+        if not self._told["refuse"] or not re.search(self._told["refuse"], line):
+            return False
+        self._told["after"] -= 1
+        if self._told["after"] >= 0 or self._told["times"] <= 0:
+            return False
+        self._told["times"] -= 1
+        return True
 
     def _control(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         told = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))

@@ -57,3 +57,19 @@ def test_a_damaged_entry_is_told_and_moved_out_of_the_way(numbers):
     assert damage(numbers, "ledger") == "entry 2 of its log is empty or cut short"
     assert mend(numbers, "ledger")
     assert versions_of(numbers, "ledger") == [0, 1]
+
+
+def test_a_repair_that_is_denied_halfway_can_be_done_again(numbers, s3):
+    denied = 0
+    with Coordinator("numbers", numbers.uri, storage_options=s3.options()) as run:
+        while True:
+            s3.behave(refuse="GET .*/ledger/_delta_log/_last_checkpoint", after=denied, times=1)
+            try:
+                run.repair_ledger()
+                break
+            except StorageError:
+                denied += 1
+    s3.behave()
+    assert denied > 1
+    with Coordinator("numbers", numbers.uri, storage_options=s3.options()) as run:
+        check_result(run, 3)

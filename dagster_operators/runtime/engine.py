@@ -49,6 +49,8 @@ _EMBEDDED = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     # What the queries of an epoch are compiled to is kept for the next one; of Spark's hundred places a dozen tables need more.
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # What files a query found, Spark would keep up to 250 MB of, for the same relation alone: no epoch asks for those of another.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
     "spark.log.level": "ERROR",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

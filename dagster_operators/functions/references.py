@@ -17,6 +17,9 @@ from dagster_operators.graph.python_place import found_at
 from dagster_operators.graph.user_functions import UserFunction
 from dagster_operators.graph.values import Fields, check_fields
 
+_OWN: Final = "dagster_operators"
+"""This package, whose code is another in each version: what refers to it goes by its place alone, and plans stay readable."""
+
 IN_PROGRAM: Final = (
     "it is in a program that was run as a script: put it into a module, and write the plan again with to_plan(); "
     "or, in that program, call in Python: pipeline.rebuild(...)"
@@ -31,12 +34,13 @@ class Reference:
     Attributes:
         module: The module that defines it.
         qualname: Its name there.
-        digest: Changes when what it does may have changed.
+        digest: Changes when what it does may have changed; empty for what is this package's own.
 
-    >>> str(Reference.to(digest_of))
-    'dagster_operators.functions.content:digest_of'
-    >>> Reference.to(digest_of).resolve() is digest_of
-    True
+    >>> from textwrap import dedent
+    >>> str(Reference.to(dedent)), Reference.to(dedent).resolve() is dedent
+    ('textwrap:dedent', True)
+    >>> Reference.to(digest_of).digest, len(Reference.to(dedent).digest)
+    ('', 16)
     """
 
     kind: ClassVar[str] = "reference"
@@ -54,7 +58,9 @@ class Reference:
             named = getattr(thing, "function", None) or getattr(thing, "definition", thing)
         module = getattr(named, "__module__", None) or type(named).__module__
         qualname = getattr(named, "__qualname__", None) or f"{type(named).__qualname__}.<instance>"
-        return cls(module, qualname, thing.digest if isinstance(thing, UserFunction) else digest_of(thing))
+        if isinstance(thing, UserFunction):
+            return cls(module, qualname, thing.digest)
+        return cls(module, qualname, "" if _is_own(module) else digest_of(thing))
 
     def __str__(self) -> str:
         return f"{self.module}:{self.qualname}"
@@ -89,7 +95,7 @@ class Reference:
                 f"install what has the module {self.module!r}, in the version that the plan was written with",
             ) from error  # fmt: skip
         digest = Reference.to(found).digest
-        if digest != self.digest:
+        if digest != self.digest and not _is_own(self.module):
             raise PlanError(
                 f"{str(self)!r} is not what it was when the plan was written: its content is {digest}, and was {self.digest}",
                 function=str(self), remedy="go back to the code of that time, or write the plan again with to_plan()",
@@ -99,6 +105,10 @@ class Reference:
     def __call__(self, *arguments: Any, **more: Any) -> Any:
         """Resolve and call it."""
         return self.resolve()(*arguments, **more)
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == _OWN
 
 
 def resolved(thing: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ import dagster_operators as do
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.references import ObjectReference, Reference
 from dagster_operators.graph.user_functions import forget
+from dagster_operators.operators.frontier.definition import Definition
 
 MODULE = """
     import dagster_operators as do
@@ -107,3 +109,12 @@ def test_an_attribute_that_cannot_be_held_is_named(theirs):
     with pytest.raises(PlanError, match="cannot be made again from a plan") as caught:
         ObjectReference.to(client).resolve()
     assert caught.value.attribute == "url"
+
+
+def test_what_is_the_packages_own_goes_by_its_place_in_any_version():
+    """Its code is another in each version, and plans of before stay readable."""
+    reference = Reference.to(Definition)
+    assert not reference.digest
+    assert replace(reference, digest="of a version before").resolve() is Definition
+    sink = ObjectReference.to(do.PostgresSink("postgresql://localhost/shop", "orders"))
+    assert isinstance(replace(sink, type=replace(sink.type, digest="of a version before")).resolve(), do.PostgresSink)

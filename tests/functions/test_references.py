@@ -117,4 +117,5 @@ def test_what_is_the_packages_own_goes_by_its_place_in_any_version():
     assert not reference.digest
     assert replace(reference, digest="of a version before").resolve() is Definition
     sink = ObjectReference.to(do.PostgresSink("postgresql://localhost/shop", "orders"))
-    assert isinstance(replace(sink, type=replace(sink.type, digest="of a version before")).resolve(), do.PostgresSink)
+    given = sink.with_secrets({"_dsn": "postgresql://localhost/shop"})
+    assert isinstance(replace(given, type=replace(sink.type, digest="of a version before")).resolve(), do.PostgresSink)

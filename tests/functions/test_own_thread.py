@@ -39,6 +39,14 @@ def test_a_thread_that_was_left_behind_is_not_asked_again() -> None:
 
 
 def test_who_is_interrupted_leaves_the_thread_behind_and_does_not_wait_for_it_at_the_end() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in a shell's background
+    try:
+        _is_interrupted()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_interrupted() -> None:
     thread, caller = OwnThread(), threading.get_ident()
     with held() as lock:
 

@@ -76,18 +76,21 @@ class Expected:
         for epoch in self.log.epochs:
             bound, late = watermark - self.keep, []
             known = {key: one for key, one in known.items() if one[1] >= bound}
-            heard = dict(known)
+            heard, starts, net = dict(known), dict[Any, float](), Counter[Row]()
             for op, row in epoch:
                 time = (row[3] - at(0)).total_seconds()
                 since = known[row[0]][0] if row[0] in known else bound
                 if time < since:
                     late.append(row)
                     continue
-                began[row[0]] = since
+                starts[row[0]] = since
+                net[row] += 1 if op in ADDS else -1
                 heard[row[0]] = (since, max(time, heard.get(row[0], (since, time))[1]))
                 there[f"{row[0]} {since}" if row[0] is not None else f"  {since}", *row[1:]] += 1 if op in ADDS else -1
                 watermark = max(watermark, time)
             watermark = max([watermark, *((row[3] - at(0)).total_seconds() for row in late)])
+            # What comes and goes within an epoch is heard of, and puts nothing in the place of what was given before.
+            began |= {key: since for key, since in starts.items() if any(row[0] == key and count for row, count in net.items())}
             known = heard
             forgotten = sum(last < watermark - self.keep for _, last in known.values())
             yield {table: self._rows(table, there, began) for table in QUERIES}, late, forgotten
@@ -131,6 +134,18 @@ LOG = ChangeLog(
         (("update_before", ("a", 9.0, 9, at(42))), ("update_after", ("a", 8.0, 2, at(43)))),
     )
 )
+
+
+@pytest.mark.sail
+def test_what_comes_and_goes_within_an_epoch_leaves_the_results_of_a_forgotten_key(tmp_path: Path) -> None:
+    old, gone = ("b", 0.5, 1, at(1)), ("b", 1.0, 4, at(50))
+    epochs = (
+        (("insert", old),),
+        (("insert", ("a", 1.0, 1, at(40))),),
+        (("insert", gone), ("delete", gone), ("insert", ("a", 2.0, 2, at(51)))),
+        (("insert", ("b", 3.0, 3, at(52))),),
+    )
+    Expected(ChangeLog(epochs)).check(tmp_path, SAIL)
 
 
 @pytest.mark.sail

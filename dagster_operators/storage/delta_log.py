@@ -134,10 +134,8 @@ class DeltaLog:
         content = self._content(f"{LOG}/{HINT}")
         if content is None:
             return False
-        try:
-            may_be = int(json.loads(content)["version"]) >= version
-        except (ValueError, TypeError, KeyError):
-            may_be = True  # readers pass over a hint that cannot be read
+        hinted = version_of_hint(content)  # readers pass over one that cannot be read
+        may_be = hinted is None or hinted >= version
         return may_be and self.table().version() >= version and self._content(entry_path(version)) is None
 
     def _content(self, path: str) -> bytes | None:
@@ -273,6 +271,18 @@ def checkpoint_path(version: int) -> str:
     '_delta_log/00000000000000000020.checkpoint.parquet'
     """
     return f"{LOG}/{version:020d}{CHECKPOINT}"
+
+
+def version_of_hint(text: bytes) -> int | None:
+    """The version of the checkpoint that a hint names; None when it cannot be read.
+
+    >>> version_of_hint(b'{"version": 20, "size": 7}'), version_of_hint(b'{"vers'), version_of_hint(b"[]")
+    (20, None, None)
+    """
+    try:
+        return int(json.loads(text)["version"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _commit(version: int, content: bytes, location: FileLocation) -> Commit:

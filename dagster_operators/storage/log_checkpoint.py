@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path
-from dagster_operators.storage.log_entries import version_of_hint
+from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path, version_of_hint
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root

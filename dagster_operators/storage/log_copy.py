@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, entry_path
 from dagster_operators.storage.log_checkpoint import hinted_file, write_log
+from dagster_operators.storage.side_by_side import at_once
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -103,8 +103,7 @@ def copied(root: Root, dataset: str) -> LogCopy | bool:
 
 
 def _read(root: Root, paths: list[str]) -> dict[str, bytes | None]:
-    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        return dict(zip(paths, pool.map(root.read, paths), strict=True))
+    return dict(zip(paths, at_once(root.read, paths, _AT_ONCE), strict=True))
 
 
 def _can_be_read(copy: LogCopy) -> bool:

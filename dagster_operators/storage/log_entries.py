@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path
+from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path, version_of_hint
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -66,18 +66,6 @@ def has_checkpoint(root: Root, dataset: str, version: int) -> bool:
 def hinted_checkpoint(root: Root, dataset: str) -> int | None:
     """The version of the checkpoint that readers are told to begin with; None when that cannot be read, which does no harm."""
     return version_of_hint(root.read(f"{dataset}/{LOG}/{HINT}") or b"")
-
-
-def version_of_hint(text: bytes) -> int | None:
-    """The version of the checkpoint that a hint names; None when it cannot be read.
-
-    >>> version_of_hint(b'{"version": 20, "size": 7}'), version_of_hint(b'{"vers'), version_of_hint(b"[]")
-    (20, None, None)
-    """
-    try:
-        return int(json.loads(text)["version"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def read_actions(root: Root, path: str) -> list[dict[str, Any]]:

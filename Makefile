@@ -15,6 +15,7 @@ KILLS := 300
 HISTORIES := 10000
 SCHEDULES := 1000000
 CHANGES := 300
+SOAK_SECONDS := 3600
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
@@ -61,12 +62,13 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
 
-soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, SCHEDULES of runs and CHANGES of programs at random, and every power cut
+soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, SCHEDULES of runs and CHANGES of programs at random, and every power cut; then random programs for SOAK_SECONDS
 	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) DAGSTER_OPERATORS_SCHEDULES=$(SCHEDULES) \
 		DAGSTER_OPERATORS_CHANGES=$(CHANGES) DAGSTER_OPERATORS_DAMAGES=3 \
 		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
-		tests/crash/test_changes_kills.py tests/end_to_end/test_any_change.py tests/transactions/test_random_histories.py \
+		tests/crash/test_changes_kills.py tests/end_to_end/test_any_change.py tests/end_to_end/test_told_is_done.py tests/transactions/test_random_histories.py \
 		tests/transactions/test_power_cut.py --timeout 0 $(ARGS)
+	$(WITH_ENGINE) $(PYTHON) -m tests.soak --seconds $(SOAK_SECONDS) --spark
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)

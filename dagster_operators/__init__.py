@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagster_operators.api import frontier
+    from dagster_operators.api import data_sets, frontier
     from dagster_operators.api.applying import apply
+    from dagster_operators.api.datasets.data_set import CustomUnaryOperation, DataSet
     from dagster_operators.api.keyed_stream import KeyedStream
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.api.queries.query import Query, query
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
     from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
     from dagster_operators.operators.arrow.operator_context import Collector, OperatorContext
-    from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry
+    from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry, Setting
+    from dagster_operators.operators.datasets.context import Aggregator, RichFunction, RuntimeContext
     from dagster_operators.operators.windows.session import Session
     from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.component import PipelineComponent
@@ -54,9 +56,12 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOME = {
+    "Aggregator": "operators.datasets.context",
     "ArrowOperator": "operators.arrow.arrow_operator",
     "Check": "graph.outputs",
     "Collector": "operators.arrow.operator_context",
+    "CustomUnaryOperation": "api.datasets.data_set",
+    "DataSet": "api.datasets.data_set",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSink": "connectors.file_sink",
@@ -68,8 +73,8 @@ _HOME = {
     "KeyedStream": "api.keyed_stream",
     "ListState": "graph.state_tables",
     "MemorySource": "connectors.memory_source",
-    "OperatorContext": "operators.arrow.operator_context",
     "OperatorConstructor": "operators.arrow.registry",
+    "OperatorContext": "operators.arrow.operator_context",
     "Pipeline": "api.pipeline",
     "PipelineComponent": "orchestration.component",
     "PipelineIOManager": "orchestration.readers",
@@ -78,14 +83,17 @@ _HOME = {
     "PipelineTranslator": "orchestration.translator",
     "PostgresSink": "connectors.postgres_sink",
     "Query": "api.queries.query",
+    "Registry": "operators.arrow.registry",
+    "RichFunction": "operators.datasets.context",
+    "RuntimeContext": "operators.datasets.context",
     "Session": "operators.windows.session",
+    "Setting": "operators.arrow.registry",
     "Sink": "connectors.sink",
     "SinkAttempt": "connectors.sink",
     "SinkRows": "connectors.sink",
     "Sliding": "operators.windows.windows",
     "Snapshot": "api.snapshot",
     "SnapshotSource": "connectors.snapshot_source",
-    "Registry": "operators.arrow.registry",
     "SourceOperator": "connectors.source_operator",
     "Sources": "api.queries.sources",
     "SparkEngine": "orchestration.engine",
@@ -96,19 +104,22 @@ _HOME = {
     "Window": "operators.windows.windows",
     "WindowedStream": "api.windowed_stream",
     "apply": "api.applying",
-    "query": "api.queries.query",
-    "registry": "catalog.loading",
     "build_definitions": "orchestration.definitions",
     "load_udf": "functions.library",
+    "query": "api.queries.query",
+    "registry": "catalog.loading",
     "udaf": "functions.aggregate",
     "udf": "functions.scalar",
     "udtf": "functions.table",
 }
 
 __all__ = [
+    "Aggregator",
     "ArrowOperator",
     "Check",
     "Collector",
+    "CustomUnaryOperation",
+    "DataSet",
     "DeltaSource",
     "EpochResult",
     "FileSink",
@@ -131,7 +142,10 @@ __all__ = [
     "PostgresSink",
     "Query",
     "Registry",
+    "RichFunction",
+    "RuntimeContext",
     "Session",
+    "Setting",
     "Sink",
     "SinkAttempt",
     "SinkRows",
@@ -149,6 +163,7 @@ __all__ = [
     "WindowedStream",
     "apply",
     "build_definitions",
+    "data_sets",
     "frontier",
     "load_udf",
     "query",
@@ -159,7 +174,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"frontier": "api.frontier"}
+_MODULES = {"data_sets": "api.data_sets", "frontier": "api.frontier"}
 
 
 def __getattr__(name: str) -> Any:

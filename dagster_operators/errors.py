@@ -13,9 +13,12 @@ no column 'dep_dely' [pipeline 'flights', operator 'filter_1', column 'dep_dely'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+_OF_SOURCE: Final = re.compile(r"\b(pipeline\.reset\()source\b")
 
 
 def _rebuild(kind: type[OperatorsError], problem: str, remedy: str, where: dict[str, Any]) -> OperatorsError:
@@ -38,13 +41,28 @@ class OperatorsError(Exception):
         super().__init__(problem)
         self.problem = problem
         self.remedy = remedy
-        self.where = {name: value for name, value in where.items() if value is not None}
+        self.where: dict[str, Any] = {}
+        self.locate(**where)
 
     def __getattr__(self, name: str) -> Any:
         where = self.__dict__.get("where", {})
         if name in where:
             return where[name]
         raise AttributeError(name)
+
+    def locate(self, **where: Any) -> None:
+        """Learn more of the error's place; what is known already stays.
+
+        Connectors do not know what a pipeline calls them: their remedies are about ``source``, which gets its name here.
+
+        >>> error = BadInputError("the table is another", remedy="pipeline.reset(source, 0, tables='restart')")
+        >>> error.locate(source="rows", file=None)
+        >>> error.remedy, error.where
+        ("pipeline.reset('rows', 0, tables='restart')", {'source': 'rows'})
+        """
+        self.where = {**{name: value for name, value in where.items() if value is not None}, **self.where}
+        if "source" in self.where:
+            self.remedy = _OF_SOURCE.sub(lambda call: f"{call[1]}{self.where['source']!r}", self.remedy)
 
     def at(self, **where: Any) -> OperatorsError:
         """The same error with more of its place known; what is known already stays."""
@@ -56,6 +74,25 @@ class OperatorsError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.problem, self.remedy, self.where)
+
+
+def call_of(method: str, *arguments: object, **options: object) -> str:
+    """A call of a pipeline's method, as a remedy has it: whole, so that it can be copied.
+
+    >>> call_of("reset", ["a", "b"], 0, tables="restart"), call_of("reset", "a", {"line": 7}, tables="keep")
+    ("pipeline.reset(['a', 'b'], 0, tables='restart')", "pipeline.reset('a', {'line': 7}, tables='keep')")
+    """
+    written = [*map(repr, arguments), *(f"{name}={value!r}" for name, value in options.items() if value is not None)]
+    return f"pipeline.{method}({', '.join(written)})"
+
+
+def number_of(count: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> number_of(1, "row"), number_of(0, "row"), number_of(12, "epoch")
+    ('1 row', '0 rows', '12 epochs')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 @contextmanager
@@ -70,7 +107,7 @@ def located(**where: Any) -> Iterator[None]:
     try:
         yield
     except OperatorsError as error:
-        error.where = {**where, **error.where}
+        error.locate(**where)
         raise
 
 
@@ -173,6 +210,12 @@ class StageFailedError(EngineError):
     """A stage failed while it ran on the engine."""
 
     retryable = True
+
+
+class UnfitValueError(StageFailedError):
+    """A value of a row does not fit an expression of the pipeline, which gives the same error each time."""
+
+    retryable = False
 
 
 class EndlessLoopError(StageFailedError):

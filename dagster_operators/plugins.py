@@ -16,6 +16,7 @@ from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, StateTable, TimeState
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, key_types
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.exchanged import exchanged
 from dagster_operators.operators.executable.executable_operator import ExecutableOperator
 from dagster_operators.operators.executable.execution_context import ExecutionContext
 from dagster_operators.operators.executable.operator_handler import OperatorHandler, Termination
@@ -37,7 +38,9 @@ from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.ranking import NUMBER, first_rows
 from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.stage_parts import InputEdge
 from dagster_operators.operators.worker_program import Isolation, ProgramContext, ProgramOutput, WorkerProgram
+from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -62,9 +65,11 @@ __all__ = [
     "ExecutionContext",
     "Filter",
     "Forward",
+    "Forwarding",
     "Gather",
     "GlobalState",
     "HashBy",
+    "InputEdge",
     "InputPort",
     "Isolation",
     "KeyedState",
@@ -104,6 +109,7 @@ __all__ = [
     "WithColumns",
     "WorkerProgram",
     "by_keys",
+    "exchanged",
     "first_rows",
     "key_types",
     "quoted",

@@ -17,6 +17,8 @@ import pytest
 from dagster_operators.errors import JavaMissingError
 from dagster_operators.runtime.engine import check_java
 from tests.engines import CONNECT, EMBEDDED, ENGINES, SAIL
+from tests.examples import TIMES
+from tests.met_errors import watch, wrong_in_met
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.spark_again"]
 
-NOWHERE = Path(__file__).parents[1] / "nowhere"
+NOWHERE = tuple(Path(__file__).parents[1] / name for name in ("nowhere", "unused"))
 
 
 def _lacks(what: str) -> NoReturn:
@@ -47,19 +49,25 @@ def _engines_of(item: pytest.Item) -> list[str]:
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("RUST_LOG", "off")  # Sail's messages, which are not the tests'
 
+watch()
+
 SLOW = (
     "tests/connectors/test_postgres_crash",
     "tests/connectors/test_sink_pipeline.py::test_a_pipeline_that_is_killed",
+    "tests/api/events/test_between_operators.py::test_every_cut",
     "tests/cli/test_new.py::test_what_it_wrote_passes",
     "tests/crash/",
     "tests/end_to_end/test_browser",
     "tests/end_to_end/test_same_answer",
+    "tests/end_to_end/test_replaced_files.py::test_each_data_file",
     "tests/functions/test_aggregate.py::test_other_engines_give_the_same[connect]",
     "tests/functions/test_scalar.py::test_a_function_is_called_in_every_operator[connect]",
     "tests/jobs/test_nexmark_queries.py::test_killed_in_the_middle",
+    "tests/operators/aggregates/test_moments.py::test_moments",
     "tests/operators/arrow/test_numbered.py::test_a_retry_finds_the_same_places[spark]",
     "tests/operators/loops/test_loop.py::test_a_run_that_dies_in_the_third_round_goes_on_there[spark]",
     "tests/orchestration/test_component.py::test_dg_lists",
+    "tests/storage/test_root_path.py::test_a_root_with_any_signs_holds_what_a_plain_one_does[spark]",
     "tests/outside/test_environment",
     "tests/outside/test_wheel",
     "tests/planner/rules/test_every_rule.py::test_nor_do_they_on_spark",
@@ -90,24 +98,36 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that ask for an engine, so that ``-m 'not spark'`` leaves them out, and those that are slow."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that ask for an engine, so that ``-m 'not spark'`` leaves them out, and those that are slow.
+
+    In a long search each test has as many times the time as it tries examples.
+    """
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
+        if TIMES > 1:
+            own = item.get_closest_marker("timeout")
+            item.add_marker(pytest.mark.timeout(TIMES * float(own.args[0] if own else config.getini("timeout"))), append=False)
         for engine in _engines_of(item):
             item.add_marker("sail" if engine == "sail" else "spark")
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected, which stays to the end, out of every further search for garbage."""
+    """Leave what was collected, which stays to the end, out of every further search for garbage, and search less often.
+
+    By default each 700 new objects are a reason to search.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Let PySpark's functions follow the test's engine: they work for one kind of session at a time."""
     engines = _engines_of(item)
     if len(engines) == 1:
+        if engines[0] == "connect":
+            EMBEDDED.session()  # whose process serves it
         ENGINES[engines[0]].session()
 
 
@@ -119,11 +139,23 @@ def _copies_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def _nowhere_stays_empty() -> Iterator[None]:
-    """Pipelines whose root is ``nowhere`` are only looked at: what writes there leaves files in the working tree."""
+    """Pipelines whose root is ``nowhere`` or ``unused`` are only looked at: a write leaves files in the working tree."""
     yield
-    if NOWHERE.exists():
-        shutil.rmtree(NOWHERE, ignore_errors=True)
-        pytest.fail("something was written to the root 'nowhere': let the test use tmp_path")
+    if written := [root for root in NOWHERE if root.exists()]:
+        for root in written:
+            shutil.rmtree(root, ignore_errors=True)
+        pytest.fail(f"something was written to the root {written[0].name!r}: let the test use tmp_path")
+
+
+@pytest.fixture(autouse=True)
+def _errors_say_what_to_do() -> Iterator[None]:
+    """Each error of this package that a test meets has a way out, else the test fails: what it says to call or to type is there.
+
+    Whether the ways lead to the end is for tests that follow them; tests/test_followed_remedies.py names these.
+    """
+    yield
+    if wrong := wrong_in_met():
+        pytest.fail("\n".join(wrong))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 SHRINKING: Final = 30.0
 """So many seconds smaller examples are looked for: over an engine each one takes a second or more."""
+TIMES: Final = int(os.environ.get("DAGSTER_OPERATORS_EXAMPLES", "1"))
+"""How many times as many examples are tried: more than one is for a long search."""
 
 
 def fresh_examples(count: int, *, shrinking: float = SHRINKING) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -26,7 +29,7 @@ def fresh_examples(count: int, *, shrinking: float = SHRINKING) -> Callable[[Cal
     The failure tells the smallest example found, and how to have just that one run again.
 
     Args:
-        count: How many.
+        count: How many; ``DAGSTER_OPERATORS_EXAMPLES`` says how many times as many.
         shrinking: How many seconds after the first failure no further example is tried.
     """
 
@@ -34,7 +37,7 @@ def fresh_examples(count: int, *, shrinking: float = SHRINKING) -> Callable[[Cal
         asked = tuple(inspect.signature(test).parameters)  # fixtures and parameters of pytest; examples are no part of them
         test.hypothesis.inner_test = _shrunk_for(shrinking, test.hypothesis.inner_test, asked)
         return settings(
-            max_examples=count,
+            max_examples=count * TIMES,
             deadline=None,
             derandomize=False,  # in CI, too
             database=None,  # a test leaves nothing behind

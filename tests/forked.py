@@ -12,6 +12,6 @@ PROCESSES.set_forkserver_preload(
     [
         "deltalake", "grpc._channel", "pandas", "psycopg", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet", "pysail.spark",
         "pyspark.sql.connect.session", "pyspark.sql.pandas.types", "pyspark.worker", "sqlglot", "tests.connectors.sink_flow",
-        "tests.crash.worker", "tests.transactions.flow",
+        "tests.crash.worker", "tests.soak.child", "tests.transactions.flow",
     ]
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from dagster_operators.errors import PipelineError
 
 if TYPE_CHECKING:
+    from dagster_operators.api.turn import Turn
     from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.plans.verdict import Choice, Verdict
     from dagster_operators.runtime.comparing import Comparison
@@ -24,6 +25,7 @@ class Changing:
     """The methods of a pipeline that changed since its last epoch."""
 
     if TYPE_CHECKING:
+        _turn: Turn
 
         @property
         def name(self) -> str:
@@ -70,7 +72,7 @@ class Changing:
         from dagster_operators.plans.verdict import Level
 
         compared = self.epochs.comparison()
-        found = self._with_filled(compared.verdicts)
+        found = self._with_filled(compared)
         asked = {verdict.subject for verdict in found if verdict.level is Level.DECISION}
         asked |= {
             f"table {table}" for verdict in found if verdict.level is Level.DECISION for table in _settled(verdict, compared)
@@ -80,28 +82,32 @@ class Changing:
         harmless = (Level.FROM_HERE_ON, Level.KEPT, Level.HARMLESS)
         return [one for one in found if one.level not in harmless or one.subject not in said] + refusals
 
-    def _with_filled(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts with what becomes of tables that are filled before the next epoch begins."""
+    def _with_filled(self, compared: Comparison) -> list[Verdict]:
+        """The verdicts with what becomes of tables that are filled before the next epoch begins, and of all that this settles."""
         from dagster_operators.plans.verdict import Level
+        from dagster_operators.runtime.rebuilt_part import part_of
 
-        found = [self._as_filled(verdict) for verdict in verdicts]
-        if found == [*verdicts] or not (new := self._to_fill(self.epochs)):
+        found = [self._as_filled(verdict) for verdict in compared.verdicts]
+        if found == [*compared.verdicts] or not (new := self._to_fill(self.epochs)):
             return found
         try:
             self._check_filling(self.epochs, new)
+            self.epochs.planning.comparing.check_decided(compared, new)
         except PipelineError as error:
             told = {f"table {table}" for table in new}
             return [
                 replace(one, level=Level.DECISION, problem=error.problem, remedy=error.remedy) if one.subject in told else one
                 for one in found
             ]
-        return found
+        settled = self.epochs.planning.comparing.settled_by(compared, part_of(self.epochs, new, ()).tables)
+        text = f"it is computed anew with {', '.join(new)} before the next epoch begins (backfill=True)"
+        return [replace(one, level=Level.HARMLESS, problem=text, choices={}) if one in settled else one for one in found]
 
     def _as_filled(self, verdict: Verdict) -> Verdict:
         """The verdict on a new table, or what is new before such ones, that is filled before the next epoch begins."""
         from dagster_operators.plans.verdict import Level
 
-        shown = verdict.tables or (verdict.subject.removeprefix("table "),)
+        shown = verdict.tables or (verdict.name,)
         if not verdict.fillable or not self.dataflow.backfilled.issuperset(shown):
             return verdict
         text = "it is new, and is computed over what the epochs have read before the next one begins (backfill=True)"
@@ -330,7 +336,8 @@ class Changing:
         int64
         >>> folder.cleanup()
         """
-        return self.widen_on(self.epochs, table, self._owner)
+        with self._turn.taken(self.name):
+            return self.widen_on(self.epochs, table, self._owner)
 
     def widen_on(self, epochs: Epochs, table: str, owner: Owner, *, again: bool = False) -> EpochResult:
         """The same with the steps of epochs that somebody else made, as those of a Dagster run, which may have done it before."""
@@ -349,12 +356,13 @@ class Changing:
     @contextmanager
     def _taken(self) -> Iterator[Epochs]:
         """The pipeline's epochs, as the owner of the pipeline."""
-        coordinator = self.epochs.coordinator
-        coordinator.open(self._owner)
-        try:
-            yield self.epochs
-        finally:
-            coordinator.close()
+        with self._turn.taken(self.name):
+            coordinator = self.epochs.coordinator
+            coordinator.open(self._owner)
+            try:
+                yield self.epochs
+            finally:
+                coordinator.close()
 
 
 def _settled(verdict: Verdict, compared: Comparison) -> Collection[str]:

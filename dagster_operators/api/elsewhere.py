@@ -35,7 +35,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "withColumn": "with_columns(name='expression')",
     "withColumnRenamed": "rename(old='new')",
     "withColumns": "with_columns(name='expression')",
-    "withWatermark": "source(..., event_time=..., lateness=...)",
+    "withWatermark": "source with event_time= and lateness=",
     "write": "to_table(...)",
     "writeStream": "to_table(...)",
 }

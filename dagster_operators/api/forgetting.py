@@ -34,7 +34,7 @@ def forget_after_of(given: Duration | None, *inputs: StreamType, pipeline: str, 
         require_unit(given)
         micros = parse_duration(given)
     except ValueError as error:
-        raise PipelineError(f"forget_after: {error}", **where) from None
+        raise PipelineError(f"forget_after: {error}", **where, remedy="write it with its unit, as '1 hour'") from None
     for stream in inputs:
         if stream.event_time is None:
             raise SchemaError("forget_after= goes by event time, and the stream has none", **where, remedy=stream.timeless_remedy)

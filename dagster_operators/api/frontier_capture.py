@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.api.frontier_scope import check_outside
+from dagster_operators.api.queries.over_queries import over_queries
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.frontier.declared import CapabilityState, StashState
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@over_queries()
 @building
 def capture(stream: Stream, *, schema: str, pact: Pact | None = None, name: str | None = None) -> Stream:
     """How a stream goes, as rows: its messages and its progress, to be written to a table and replayed.
@@ -82,6 +84,7 @@ def replay(
     return events.unary(Pipeline(), name, Replay(time), schema=schema)
 
 
+@over_queries()
 @building
 def limit_rate(stream: Stream, rows: int, *, pact: Pact | None = None, name: str | None = None) -> Stream:
     """The rows as they are, in the order of time, and no more than so many in an epoch; the others wait for the next ones.
@@ -114,6 +117,7 @@ def limit_rate(stream: Stream, rows: int, *, pact: Pact | None = None, name: str
     return given.through(FrontierOperator, name=named, definition=definition)
 
 
+@over_queries()
 @building
 def barrier(stream: Stream, *, pact: Pact | None = None, name: str | None = None) -> Stream:
     """The rows as they are, all those of a time together: none goes on before the time is complete in all subtasks.

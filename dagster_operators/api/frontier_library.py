@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_scope import check_outside
+from dagster_operators.api.queries.over_queries import over_queries
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import NEVER, Columns, Definition
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@over_queries(2)
 @building
 def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows for which a condition is false, and those for which it is true (as in timely, true is the second).
@@ -43,6 +45,7 @@ def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | 
     return false, true
 
 
+@over_queries(2)
 @building
 def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows of times for which a condition is false, and those of times for which it is true.
@@ -65,6 +68,7 @@ def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str |
     return false, true
 
 
+@over_queries("parts")
 @building
 def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, ...]:
     """As many streams as there are parts.
@@ -86,6 +90,7 @@ def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, n
     return _several(stream, Route(parts, route), fresh_or_given(stream, name, "partition"), [None] * parts)
 
 
+@over_queries(2)
 @building
 def ok_err(
     stream: Stream, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
@@ -112,6 +117,7 @@ def ok_err(
     return good, bad
 
 
+@over_queries()
 @building
 def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:  # noqa: A001
     """What a function makes of each batch: any number of rows, or None.
@@ -133,6 +139,7 @@ def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map"), Change(logic), schema=schema)
 
 
+@over_queries()
 @building
 def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:
     """The same as :func:`map`, which may give any number of rows.
@@ -152,6 +159,7 @@ def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = N
     return map(stream, logic, schema=schema, name=fresh_or_given(stream, name, "flat_map"))
 
 
+@over_queries()
 @building
 def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | None = None) -> Stream:
     """The rows with other values in the same columns.
@@ -173,6 +181,7 @@ def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | Non
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map_in_place"), made)
 
 
+@over_queries()
 @building
 def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:  # noqa: A001
     """The rows for which a function says so.
@@ -193,6 +202,7 @@ def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "filter"), Keep(predicate))
 
 
+@over_queries()
 @building
 def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | None = None) -> Stream:
     """The rows as they are; a function gets to see each time and batch, in the worker.
@@ -216,6 +226,7 @@ def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | N
 inspect_time = inspect_batch = inspect
 
 
+@over_queries()
 @building
 def inspect_core(
     stream: Stream, look: Callable[[int, Any], object], told: Callable[[Any], object], *, name: str | None = None
@@ -239,6 +250,7 @@ def inspect_core(
     return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "inspect_core"), Watch(look, told))
 
 
+@over_queries()
 @building
 def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream:
     """The rows as they are, those that are equal in some columns in one subtask.
@@ -259,6 +271,7 @@ def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream
     return stream.unary(by, fresh_or_given(stream, name, "exchange"), Change(None, hands_on=True))
 
 
+@over_queries()
 @building
 def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stream:
     """The rows of several streams with the same columns.
@@ -280,6 +293,7 @@ def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stre
 concat = concatenate
 
 
+@over_queries()
 @building
 def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: str | None = None) -> Stream:
     """The rows with other times than when something happened: a version number, a round, or both a moment and a round.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.api.frontier_stream import check_repeatable
+from dagster_operators.api.queries.over_queries import over_queries
 from dagster_operators.operators.frontier.declared import NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.definition import Columns, State
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 STASH: State = {"stash": StashState()}
 
 
+@over_queries()
 @building
 def delay(stream: Stream, function: Callable[[int, Any], Any], *, name: str | None = None) -> Stream:
     """The rows at later times; they come out when these are complete.
@@ -41,6 +43,7 @@ def delay(stream: Stream, function: Callable[[int, Any], Any], *, name: str | No
 delay_total = delay
 
 
+@over_queries()
 @building
 def delay_batch(stream: Stream, function: Callable[[int], int], *, name: str | None = None) -> Stream:
     """The rows at later times, all of one time at the same.
@@ -61,6 +64,7 @@ def delay_batch(stream: Stream, function: Callable[[int], int], *, name: str | N
     return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "delay_batch"), DelayBatch(function), state=STASH)
 
 
+@over_queries()
 @building
 def reclock(stream: Stream, clock: Stream, *, name: str | None = None) -> Stream:
     """The rows at the ticks of a clock: at each all that were before it or at it; those after the last tick never come out.
@@ -82,6 +86,7 @@ def reclock(stream: Stream, clock: Stream, *, name: str | None = None) -> Stream
     return stream.binary_frontier(clock, Pipeline(), Pipeline(), fresh_or_given(stream, name, "reclock"), Reclock(), state=state)
 
 
+@over_queries()
 @building
 def accumulate(
     stream: Stream,
@@ -116,6 +121,7 @@ def accumulate(
     return stream.unary_frontier(pact or Pipeline(), named, folded, schema=schema, state=STASH)
 
 
+@over_queries()
 @building
 def count(stream: Stream, *, name: str | None = None) -> Stream:
     """How many rows each time has, in the column ``count``.
@@ -135,6 +141,7 @@ def count(stream: Stream, *, name: str | None = None) -> Stream:
     return accumulate(stream, 0, count_rows, schema="count long", name=fresh_or_given(stream, name, "count"))
 
 
+@over_queries()
 @building
 def aggregate(
     stream: Stream,
@@ -173,6 +180,7 @@ def aggregate(
     return rows.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
 
 
+@over_queries()
 @building
 def state_machine(
     stream: Stream,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, call_of
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.results import EpochResult, result_of
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp, to_micros
@@ -86,7 +86,7 @@ class GoingBack:
     ) -> EpochResult:
         """Have a source go on from somewhere else with the next epoch.
 
-        Rows that it gave before come again, or some are left out: so it has to be said what is to become of what they went to.
+        Rows that it gave before come again, or some are left out: ``tables`` says what becomes of the tables behind it.
 
         Args:
             source: The source, or several that are to be put elsewhere together.
@@ -164,9 +164,11 @@ class GoingBack:
             )  # fmt: skip
         last = self.epochs.coordinator.last_complete()
         if last and last.watermarks.get(source, MIN_WATERMARK) >= micros:
+            anew = f"have its time begin anew: {call_of('reset', source, 0, tables='restart')}"
+            past = [one.epoch for one in self.epochs.coordinator.history() if one.watermarks.get(source, micros) < micros]
+            ways = [f"go back with all of the pipeline: {call_of('rollback', past[-1])}", anew] if past else [anew]
             raise PipelineError(
                 f"its watermark is at {format_timestamp(last.watermarks[source])}, and never moves back",
-                pipeline=self.name, source=source,
-                remedy='name a later time; or go back: pipeline.rollback(...), or pipeline.reset(..., tables="restart")',
+                pipeline=self.name, source=source, remedy=f"name a later time; or {'; or '.join(ways)}",
             )  # fmt: skip
         return self._run_epoch(0, {source: micros})

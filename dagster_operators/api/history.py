@@ -48,7 +48,11 @@ class History(list[Complete]):
         found = next((complete for complete in self if complete.epoch == epoch), None)
         if found is None:
             known = f"there are {self[0].epoch} to {self[-1].epoch}" if self else "there is none yet"
-            raise UnknownEpochError(f"there is no completed epoch {epoch}; {known}", epoch=epoch)
+            raise UnknownEpochError(
+                f"there is no completed epoch {epoch}; {known}",
+                epoch=epoch,
+                remedy="name one of these" if self else "run an epoch first",
+            )
         if not found.logical_plan:
             raise UnknownEpochError(
                 f"no plan was kept of epoch {epoch}: an older version of the package ran it, or an operator was not registered",

@@ -1,14 +1,16 @@
-"""Conversions that nobody has to write: from the current rows of a stream to the changes that an operator takes."""
+"""Conversions that nobody has to write: to the changes that an operator takes, and to those of a source of change events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import OUTSIDE
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 
 
@@ -32,6 +34,32 @@ def with_changes(dataflow: Dataflow, operator: LogicalOperator, streams: Sequenc
         else stream
         for port, stream in zip(ports, streams, strict=True)
     ]
+
+
+def entrance(dataflow: Dataflow, name: str) -> StreamRef:
+    """The stream of a name in a query, as ``Pipeline.source`` gives it: of change events or extracts, the changes.
+
+    Args:
+        dataflow: The graph.
+        name: The name of one of its operators.
+
+    >>> from dagster_operators import FileSource, Pipeline
+    >>> pipeline = Pipeline("p", root="data")
+    >>> events = FileSource("in", format="debezium-json", schema="id long, item string", key="id")
+    >>> pipeline.source("orders", events).name, str(entrance(pipeline.dataflow, "orders"))
+    ('orders_changes', 'orders_changes')
+    """
+    operator = dataflow.nodes[name].operator
+    if isinstance(operator, Source) and isinstance(operator.connector, Connector) and operator.connector.row_keys is not None:
+        behind = dataflow.nodes.get(changes_name(name))
+        if behind is not None and isinstance(behind.operator, ToChanges) and behind.inputs == (StreamRef(name),):
+            return StreamRef(behind.name)
+    return StreamRef(name)
+
+
+def changes_name(source: str) -> str:
+    """The name of the operator that makes changes of a source's change events or extracts."""
+    return f"{source}_changes"
 
 
 def _changes_of(dataflow: Dataflow, stream: StreamRef) -> StreamRef:

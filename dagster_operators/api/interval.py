@@ -61,6 +61,8 @@ def interval_joined(
     try:
         low, high = map(parse_bound, interval)
     except ValueError as error:
-        raise PipelineError(f"a bound of an interval join: {error}", **where) from None
+        raise PipelineError(
+            f"a bound of an interval join: {error}", **where, remedy="write it with its unit, as '1 hour'"
+        ) from None
     settings = {"keys": keys, "right_keys": right.keys, "event_times": times, "low": low, "high": high, **more}
     return stream._join(IntervalJoin, (stream, other), name, **settings)  # noqa: SLF001

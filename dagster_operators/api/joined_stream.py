@@ -124,7 +124,7 @@ class JoinedStream(BaseStream):
         """
         where = {"pipeline": self._dataflow.name, "operator": name or AsOfJoin.kind}
         if not isinstance(other, BaseStream):
-            raise PipelineError(f"{other!r} is no stream", **where)
+            raise PipelineError(f"{other!r} is no stream", **where, remedy="give what source() or an operator gave")
         times = (self.event_time, other.event_time)
         if None in times:
             side, without = ("left", self) if times[0] is None else ("right", other)
@@ -152,7 +152,7 @@ def _micros(keep: str | timedelta | int | None, where: Mapping[str, str]) -> int
         require_unit(keep)
         found = parse_duration(keep)
     except ValueError as error:
-        raise PipelineError(f"keep: {error}", **where) from None
+        raise PipelineError(f"keep: {error}", **where, remedy="write it with its unit, as '1 hour'") from None
     if found < 0:
         raise PipelineError(f"keep is not less than nothing, as {keep!r} is", **where, remedy="write keep='1 day', say")
     return found

@@ -63,14 +63,26 @@ class KeyedStream(PluggedIn, Built):
     def _taking_back(self) -> Callable[[], None]:
         return self._stream._taking_back()  # noqa: SLF001
 
-    def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
-        """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns.
+    def through(
+        self,
+        operator: type[LogicalOperator],
+        *others: KeyedStream | Stream,
+        name: str | None = None,
+        chain: bool = True,
+        **settings: Any,
+    ) -> Stream:
+        """Put a logical operator of any package behind the stream, and perhaps others; its setting ``keys`` are the key columns.
 
         Args:
             operator: Its class.
+            others: Further streams that it reads, keyed by as many columns. If their columns have other names, ``keys`` has those
+                of each stream: ``(("id",), ("order_id",))``. A stream without keys goes in as it is.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
             settings: Its other settings.
+
+        Raises:
+            PipelineError: The streams have different numbers of keys.
 
         >>> from dagster_operators import FileSource, Pipeline
         >>> from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
@@ -79,7 +91,17 @@ class KeyedStream(PluggedIn, Built):
         >>> flights.key_by("origin").through(KeyedAggregate, **settings).columns
         ('origin', 'n')
         """
-        return self._stream.through(operator, name=name, chain=chain, keys=self.keys, **settings)
+        keyed = [self, *(other for other in others if isinstance(other, KeyedStream))]
+        wrong = next((other for other in keyed if len(other.keys) != len(self.keys)), None)
+        if wrong is not None:
+            raise PipelineError(
+                f"the streams are keyed by {len(self.keys)} and by {len(wrong.keys)} columns",
+                pipeline=self._stream._dataflow.name, operator=name, remedy="key all by as many columns: key_by(...)",  # noqa: SLF001
+            )  # fmt: skip
+        each = tuple(other.keys for other in keyed)
+        keys = self.keys if len(set(each)) == 1 else each
+        read = [other._stream if isinstance(other, KeyedStream) else other for other in others]  # noqa: SLF001
+        return self._stream.through(operator, *read, name=name, chain=chain, keys=keys, **settings)
 
     def window(self, window: Window | Session | None = None) -> WindowedStream:
         """Group by windows over the event time as well.
@@ -393,13 +415,16 @@ class KeyedStream(PluggedIn, Built):
             )  # fmt: skip
         if keep == "last":
             if within is not None:
-                raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
+                raise PipelineError(
+                    "within= goes with keep='first': the last row of a key stays in its table", **where,
+                    remedy="leave within= out; or keep='first'",
+                )  # fmt: skip
             return stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
         try:
             require_unit(within)
             micros = None if within is None else parse_duration(within)
         except ValueError as error:
-            raise PipelineError(f"within: {error}", **where) from None
+            raise PipelineError(f"within: {error}", **where, remedy="write it with its unit, as '1 hour'") from None
         return stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
 
     def _refuse_final(self, emit: str | None, method: str, name: str | None) -> None:

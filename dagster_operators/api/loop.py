@@ -154,7 +154,7 @@ class Loop(Built):
             places = [f"in the loop {one!r}" if one else "in no loop" for one in (found, around)]
             raise PipelineError(
                 f"{stream.name!r} is {places[0]}, and what enters this loop has to be {places[1]}", **where,
-                remedy=f"let it leave that loop first; or declare this one within it: loop(..., within={found!r})"
+                remedy=f"let it leave that loop first; or declare this one within it, with within={found!r}"
                 if found and found != self.name
                 else f"bring it into the loop {around!r} first" if around and not found else "let it leave this loop first",
             )  # fmt: skip

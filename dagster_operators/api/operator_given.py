@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dagster_operators.api.hooks import check_hooks
 from dagster_operators.catalog.loading import registry
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
@@ -43,6 +44,7 @@ def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) ->
             f"{made!r} is no operator", pipeline=pipeline, operator=stream,
             remedy="derive a class from ArrowOperator, and give an instance of it",
         )  # fmt: skip
+    check_hooks(made, pipeline=pipeline, operator=stream)
     return made
 
 

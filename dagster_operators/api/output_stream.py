@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.connector import Connector
@@ -16,6 +17,7 @@ from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
+from dagster_operators.operators.relational.upsert import Upsert
 
 _SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
 _CHANGES_INPUT = InputPort("input", frozenset(ChangeKind))
@@ -41,7 +43,8 @@ class OutputStream(BaseStream):
         >>> hourly.late().name, hourly.late().columns
         ('hourly_late', ('origin', 'dep'))
         """
-        return self.side_output("late", name=name)
+        ports = [port for port in self.side_outputs() if port.endswith("/late")]  # of each source, for event operators
+        return self.side_output(ports[0] if len(ports) == 1 else "late", name=name)
 
     def rejects(self, *, name: str | None = None) -> Self:
         """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``.
@@ -110,7 +113,7 @@ class OutputStream(BaseStream):
                 remedy="ask the stream of the operator's main output for it",
             )
         ref = StreamRef(self._ref.operator, port)
-        return type(self)(self._dataflow, self._dataflow.ask_for(ref, name or f"{ref.operator}_{port}"))
+        return type(self)(self._dataflow, self._dataflow.ask_for(ref, name or re.sub(r"\W", "_", f"{ref.operator}_{port}")))
 
     def side_outputs(self) -> Mapping[str, StreamType]:
         """The further outputs of the operator whose main output this is, by port.
@@ -155,6 +158,8 @@ class OutputStream(BaseStream):
         renamed_from: str | None = None,
         cluster_by: Sequence[str] = (),
         target_file_size: int | None = None,
+        mode: Literal["append", "replace", "upsert"] | None = None,
+        key: Sequence[str] = (),
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -182,12 +187,17 @@ class OutputStream(BaseStream):
                 be changed at any time.
             target_file_size: About so many bytes a file has that :meth:`Pipeline.compact` writes, instead of 128 MiB, or 16 MiB
                 with ``cluster_by``; as Delta's ``delta.targetFileSize``. May be changed at any time.
+            mode: Of an append stream, what becomes of the rows that the table has: with ``"append"``, as by default, they stay.
+                With ``"replace"`` the rows of each epoch take their place, in the epoch's commit: an epoch without rows leaves
+                the table empty. With ``"upsert"`` a row takes the place of the one with the same key, so that the table is an
+                updating one: two rows of a key in one epoch fail it.
+            key: With ``mode="upsert"`` the key columns.
 
         Returns:
-            The stream, for operators that read it too.
+            The stream, for operators that read it too; with ``mode="upsert"`` that of the current row of each key.
 
         Raises:
-            PipelineError: There is a table of that name, or the stream goes to one already.
+            PipelineError: There is a table of that name, the stream goes to one already, or the mode does not fit the stream.
             SchemaError: A check uses a column that the stream does not have, or looks at other rows.
 
         >>> from dagster_operators import Check, FileSource, Pipeline
@@ -209,18 +219,39 @@ class OutputStream(BaseStream):
         require_texts("description", list((columns or {}).values()), **where)
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
-        said, key = dict(columns or {}), asset_path(asset_key, **where)
+        said, asset = dict(columns or {}), asset_path(asset_key, **where)
+        self._check_mode(mode, key, backfill=backfill, **where)
+        stream = (
+            self._add(Upsert, None, keys=self._columns_given("key", "of the table", key, **where)) if mode == "upsert" else self
+        )
         by = self._columns_given("partition_by", "to partition by", partition_by, **where)
         order = self._columns_given("cluster_by", "to cluster by", cluster_by, **where)
         self._dataflow.add_table(
             Table(
-                table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by,
-                _former_name(renamed_from, **where), order, _size(target_file_size, **where),
+                table, stream._ref, description, wanted, dict(tags or {}), tuple(owners), said, asset, change_feed, by,  # noqa: SLF001
+                _former_name(renamed_from, **where), order, _size(target_file_size, **where), mode == "replace",
             )
         )  # fmt: skip
         if backfill:
             self._dataflow.backfilled.add(table)
-        return self
+        return stream
+
+    def _check_mode(self, mode: str | None, key: Sequence[str], *, backfill: bool, **where: str) -> None:
+        if bool(key) != (mode == "upsert"):
+            raise PipelineError(
+                "only rows that are upserted have a key" if key else "of which key is there one row each?", **where,
+                remedy="write mode='upsert', too, or leave key= out" if key else "name the key columns: key=['id']",
+            )  # fmt: skip
+        if mode == "append" and self._type.updating:
+            raise PipelineError(
+                "the rows of an updating stream are not appended: the table has one row of each key", **where,
+                remedy="leave mode='append' out",
+            )  # fmt: skip
+        if mode == "replace" and backfill:
+            raise PipelineError(
+                "a table whose rows are replaced has no rows of earlier epochs", **where,
+                remedy="leave backfill=True out: the next epoch computes the table",
+            )  # fmt: skip
 
     def _columns_given(self, argument: str, use: str, given: Sequence[str], **where: str) -> tuple[str, ...]:
         if isinstance(given, str):
@@ -265,7 +296,10 @@ class OutputStream(BaseStream):
         named = name or self.name
         if not isinstance(sink, SinkTarget):
             raise PipelineError(
-                f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
+                f"{sink!r} is no sink",
+                pipeline=self._dataflow.name,
+                sink=named,
+                remedy="use FileSink, KafkaSink, PostgresSink or a Sink of your own",
             )
         try:
             port = _CHANGES_INPUT if getattr(sink, "takes_changes", False) else _SINK_INPUT

@@ -6,8 +6,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dagster_operators.api.changing import Changing
 from dagster_operators.api.checked_pipelines import checked_pipeline
@@ -19,8 +20,10 @@ from dagster_operators.api.rebuilding import Rebuildable
 from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.api.stopping import Stopping
+from dagster_operators.api.turn import Turn
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import StorageError
+from dagster_operators.graph.dataflow import check_name
 from dagster_operators.runtime.engine import Engine, default_engine, engine_given
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.kept_plans import KeptPlans
@@ -60,6 +63,8 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         concurrent_stages: How many stages that do not depend on each other run at the same time; 1 runs them one after another.
             By default as many as this machine (or the local Spark master) has cores, at most 8, and 4 on a cluster.
         rules_off: The names of the planner's rules that are not applied, or one name; ``explain`` shows what each does.
+        renamed_from: The name that the pipeline had when its root was made, if that was another; it stays in the program. Its
+            assets, jobs and sensors in Dagster keep that name too, in a group of the new one.
         durable: Whether an epoch's files are flushed to the disk (fsync), in the order in which recovery needs them, so that a
             power cut takes nothing that was recorded. Of a local root; an object store does it anyway.
 
@@ -85,8 +90,12 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         concurrent_stages: int | None = None,
         rules_off: str | Collection[str] = (),
         durable: bool = False,
+        renamed_from: str | None = None,
     ) -> None:
         check_settings(name, lease_seconds, parallelism, concurrent_stages)
+        if renamed_from is not None:
+            check_name("pipeline", renamed_from, pipeline=name)
+        self.stored_name = name if renamed_from is None else renamed_from
         super().__init__(name, root, storage_options, rules_off)
         self.engine = engine_given(engine, pipeline=name)
         self._lease_seconds = lease_seconds
@@ -94,6 +103,14 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         self._concurrent_stages = concurrent_stages
         self._durable = durable
         self._me: Owner | None = None
+        self._turn = Turn()
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.__dict__.items() if name != "epochs"}
+        return kept | {"_me": None, "_added": {}}  # queries are shared within one object
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # what is added to a copy is no part of the pipeline
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, root={self.root!r})"
@@ -178,8 +195,9 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         from dagster_operators.transactions.coordinator import Coordinator
 
         coordinator = Coordinator(
-            self.name,
+            self.stored_name,
             root,
+            program=self.name,
             storage_options=self._storage_options,
             lease_seconds=self._lease_seconds,
             is_run_alive=is_run_alive,
@@ -215,7 +233,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
         >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
         >>> print(pipeline.run_epoch())
-        epoch 1: 1 rows in kept
+        epoch 1: 1 row in kept
         >>> [pipeline.run_epoch().empty for _ in range(2)]
         [False, True]
         >>> folder.cleanup()
@@ -228,13 +246,14 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         watermarks: Mapping[str, int] | None = None,
         choose: Callable[[LedgerView], Slices | None] | None = None,
     ) -> EpochResult:
-        coordinator = self.epochs.coordinator
-        try:
-            return self._run_steps(wait_seconds, watermarks, choose)
-        except BaseException:
-            with contextlib.suppress(StorageError):  # the error at hand says more
-                coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
-            raise
+        with self._turn.taken(self.name, wait_seconds) as left:
+            coordinator = self.epochs.coordinator
+            try:
+                return self._run_steps(left, watermarks, choose)
+            except BaseException:
+                with contextlib.suppress(StorageError):  # the error at hand says more
+                    coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
+                raise
 
     def _run_steps(
         self,
@@ -250,7 +269,8 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
             last = self.epochs.coordinator.last_complete()
             if last and last.transition and before and last.epoch > before.epoch:  # it renamed or filled tables, and no more
                 return result_of(last, tuple(self.tables))
-            return EpochResult(last.epoch if last else 0, empty=True, versions=table_names(last.versions) if last else {})
+            versions = table_names(self.epochs.coordinator.view().versions)
+            return EpochResult(last.epoch if last else 0, empty=True, versions=versions)
         self.epochs.run_stages(handle)
         staged = time.monotonic()
         complete = self.epochs.commit(handle)
@@ -417,8 +437,10 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
           big
             v <- rows.v
         """
-        from dagster_operators.planner.explain import explain
+        from dagster_operators.planner.explain import explain, has_open_choices
 
+        if has_open_choices(self.dataflow, rules=rules):  # what is recorded is kept
+            self.epochs.planning.follow()
         text = explain(self.dataflow, rules=rules)
         return "\n".join([text, *self._holds()]) if holds else text
 

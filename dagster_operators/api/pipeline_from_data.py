@@ -35,6 +35,7 @@ class FromData(PipelineGraph):
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
         rules_off: str | Collection[str] = (),
+        renamed_from: str | None = None,
     ) -> Self:
         """The pipeline of a plan. What is the user's own in it is imported when the pipeline is first planned or run.
 
@@ -49,6 +50,7 @@ class FromData(PipelineGraph):
             parallelism: As of :class:`~dagster_operators.Pipeline`.
             concurrent_stages: As of :class:`~dagster_operators.Pipeline`.
             rules_off: As of :class:`~dagster_operators.Pipeline`.
+            renamed_from: As of :class:`~dagster_operators.Pipeline`.
 
         Raises:
             PlanError: This is no plan, or there is something in it that no installed package knows, or a secret is missing.
@@ -67,7 +69,7 @@ class FromData(PipelineGraph):
         check_secrets(plan, given)
         made = cls(
             plan.pipeline, root, engine=engine, storage_options=storage_options, lease_seconds=lease_seconds,
-            parallelism=parallelism, concurrent_stages=concurrent_stages, rules_off=rules_off,
+            parallelism=parallelism, concurrent_stages=concurrent_stages, rules_off=rules_off, renamed_from=renamed_from,
         )  # fmt: skip
         made._given = plan, given
         del made.dataflow  # it is built when it is first asked for

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
 from dagster_operators.api.additions import Built
+from dagster_operators.api.hooks import check_hooks
+from dagster_operators.api.implied import changes_name
 from dagster_operators.api.loop import Loop
-from dagster_operators.api.queries.playing import play
+from dagster_operators.api.queries.playing import play, stream_named
 from dagster_operators.api.queries.query import Query
 from dagster_operators.api.queries.sources import Sources
 from dagster_operators.api.stream import Stream
@@ -28,6 +30,8 @@ from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
+from dagster_operators.operators.relational.whole_table import WholeTable
+from dagster_operators.storage.root_path import check_root_path
 from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
@@ -55,6 +59,8 @@ class PipelineGraph(Built):
         self._rules_off = frozenset((rules_off,) if isinstance(rules_off, str) else rules_off)
         self.dataflow = self._built()
         self.root = str(root)
+        with located(pipeline=name):
+            check_root_path(self.root)
         self._storage_options = dict(storage_options or {})
         self._added: dict[Query, Any] = {}
 
@@ -131,6 +137,7 @@ class PipelineGraph(Built):
         (('origin', 'dep', 'delay'), 'dep')
         """
         if isinstance(connector, SourceOperator):
+            check_hooks(connector, pipeline=self.name, source=name)
             connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
         if isinstance(connector, KafkaSource):
             connector = connector.placed(name, self.root, dict(self._storage_options) or None)
@@ -139,7 +146,7 @@ class PipelineGraph(Built):
                 f"{connector!r} is no source",
                 pipeline=self.name,
                 source=name,
-                remedy="use FileSource, DeltaSource, KafkaSource, PipelineSource or MemorySource",
+                remedy="use FileSource, DeltaSource, KafkaSource, PipelineSource, SnapshotSource or MemorySource",
             )
         with located(pipeline=self.name, source=name):
             connector.config()  # a source that is no single one says so
@@ -156,10 +163,10 @@ class PipelineGraph(Built):
         keys = connector.row_keys
         if keys is None:
             return stream
-        former = None if renamed_from is None else f"{renamed_from}_changes"
+        former = None if renamed_from is None else changes_name(renamed_from)
         with located(source=name):
             return stream.through(
-                ToChanges, name=f"{name}_changes", keys=keys, order=connector.row_order, unknown=connector.on_unknown,
+                ToChanges, name=changes_name(name), keys=keys, order=connector.row_order, unknown=connector.on_unknown,
                 max_deleted=connector.most_deleted, renamed_from=former,
             )  # fmt: skip
 
@@ -171,7 +178,7 @@ class PipelineGraph(Built):
             require_unit(given)
             found = parse_duration(given)
         except ValueError as error:
-            raise PipelineError(f"the {setting}: {error}", **where) from None
+            raise PipelineError(f"the {setting}: {error}", **where, remedy="write it with its unit, as '1 hour'") from None
         if found < 0:
             raise PipelineError(f"the {setting} is negative: {given!r}", **where, remedy="give a duration of 0 or more")
         if event_time is None and (found or setting != "lateness"):
@@ -183,12 +190,67 @@ class PipelineGraph(Built):
             )
         return found
 
-    def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False, within: str | Loop = "") -> Loop:
+    def stream(self, name: str) -> Stream:
+        """The stream of a source, an operator or a table, by its name.
+
+        Args:
+            name: The name of the source, operator, side output or table, as ``explain`` shows it.
+
+        Raises:
+            PipelineError: The name stands for no stream.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> rows = pipeline.source("rows", FileSource("in", schema="v long"))
+        >>> rows.filter("v > 1", name="big").to_table("large")
+        Stream(p.big)
+        >>> pipeline.stream("big"), pipeline.stream("large").columns
+        (Stream(p.big), ('v',))
+        """
+        return stream_named(self, name, {})
+
+    def table(self, table: str, *, name: str | None = None) -> Stream:
+        """All rows that one of the pipeline's tables has behind each epoch, for what computes its result from all of them.
+
+        In an epoch these are the rows of before that stay, and those that the epoch brings. The stage that writes the table runs
+        first.
+
+        Args:
+            table: A table that a stream of the pipeline goes to, before this call.
+            name: The operator's name.
+
+        Returns:
+            A stream that a data set may be made of; all other operators take the rows that come, and refuse it.
+
+        Raises:
+            PipelineError: No stream goes to such a table.
+            SchemaError: The table has a log of changes.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data")
+        >>> rows = pipeline.source("rows", FileSource("in", schema="k string, v long")).to_table("kept")
+        >>> pipeline.table("kept").data_set().group_by("k").sum("v").fields
+        ('k', 'v')
+        """
+        if table not in self.dataflow.tables:
+            raise PipelineError(
+                f"no stream of the pipeline goes to a table {table!r}", pipeline=self.name, table=table,
+                remedy=f"end a stream with to_table({table!r}) first; there are: {', '.join(self.dataflow.tables) or 'none'}",
+            )  # fmt: skip
+        stream = self.dataflow.tables[table].stream
+        operator = WholeTable(name=name or self.dataflow.fresh_name(f"all_{table}"))
+        return Stream(self.dataflow, StreamRef(self.dataflow.add(operator, [stream]).name))
+
+    def loop(
+        self, name: str, *, limit: int = 1000, at_limit: Literal["fail", "end"] = "fail", within_subtask: bool = False,
+        within: str | Loop = "",
+    ) -> Loop:  # fmt: skip
         """Declare a loop, in which rows go round within an epoch until none is left.
 
         Args:
             name: The loop's name.
             limit: After how many rounds an epoch fails, since the loop seems not to end.
+            at_limit: With ``end`` the loop ends there instead, with the rows that left it; what would go round is dropped.
             within_subtask: Let rows go round in the subtask that has them: a thousand times faster, for loops of operators in
                 workers that need no rows of other subtasks. No round is written: a run that dies begins the loop anew. A loop
                 with operators on the engine (filter, select) goes in rounds of stages nevertheless, as ``explain`` says.
@@ -207,7 +269,8 @@ class PipelineGraph(Built):
         >>> halving.leave(halves).columns
         ('n',)
         """
-        self.dataflow.add_scope(Scope(name, limit, within_subtask, within.name if isinstance(within, Loop) else within))
+        parent = within.name if isinstance(within, Loop) else within
+        self.dataflow.add_scope(Scope(name, limit, within_subtask, parent, at_limit == "end"))
         return Loop(self.dataflow, name)
 
     def add(self, *queries: Query, sources: Sources | None = None) -> Any:

@@ -69,7 +69,7 @@ def pivoted(
             if column.lower() in known:
                 raise SchemaError(
                     f"two columns of the pivot would be called {column!r}", column=column,
-                    remedy="name the values: pivot(..., values={'small': 'S', 'large': 'L'})",
+                    remedy="name the values: pivot with values={'small': 'S', 'large': 'L'}",
                 )  # fmt: skip
             known.add(column.lower())
             found[column] = _only(call, _condition(on, value))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from functools import cached_property
 
+    from dagster_operators.api.turn import Turn
     from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.graph.outputs import Table
     from dagster_operators.graph.restricted import Part
@@ -33,6 +34,7 @@ class Rebuildable:
     """The methods of a pipeline that compute tables anew."""
 
     if TYPE_CHECKING:
+        _turn: Turn
 
         @property
         def name(self) -> str:
@@ -82,7 +84,8 @@ class Rebuildable:
             between: A range of event time, from the first moment up to the second, without it; without a time zone UTC. Then only
                 the rows of the tables are replaced whose event time (of windows their start) is in it; all other rows, and all
                 state, stay as they are. It does not decide about changes.
-            epochs_at_once: Of how many epochs one epoch of the rebuild reads at most. Rows that were late between them are in
+            epochs_at_once: Of how many epochs one epoch of the rebuild reads at most; of one behind data sets of the rows of an
+                epoch, and behind ``to_table(mode="upsert")``. Rows that were late between them are in
                 time, and keys are not forgotten between them; a warning is logged of operators with ``forget_after=``.
             empty: Whether ``since`` may leave out all that was read, so that the tables are empty.
             wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
@@ -116,11 +119,12 @@ class Rebuildable:
         [{'k': 'a', 'total': 2}]
         >>> folder.cleanup()
         """
-        return self.rebuild_on(
-            self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),
-            since=since, between=None if between is None else self.range_of(between), epochs_at_once=epochs_at_once, empty=empty,
-            wait_seconds=wait_seconds,
-        )  # fmt: skip
+        with self._turn.taken(self.name, wait_seconds) as left:
+            return self.rebuild_on(
+                self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables),
+                operators=_names(operators) or (), since=since, between=None if between is None else self.range_of(between),
+                epochs_at_once=epochs_at_once, empty=empty, wait_seconds=left,
+            )  # fmt: skip
 
     def rebuild_on(
         self,
@@ -140,11 +144,15 @@ class Rebuildable:
         from dagster_operators.runtime.forgetting_at_once import warn_of_forgetting
         from dagster_operators.runtime.logs_beside import warn_of_logs
         from dagster_operators.runtime.range_rebuilding import RangeRebuilding
-        from dagster_operators.runtime.rebuilding import Rebuilding, Request, part_of
+        from dagster_operators.runtime.rebuilding import Rebuilding, Request
+        from dagster_operators.runtime.rebuilt_part import part_of
 
         if epochs_at_once < 1:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
         part = part_of(epochs, tables, operators, between)
+        nodes = epochs.planning.plan().dataflow.nodes
+        if any(nodes[name].operator.by_epoch for name in part.operators):
+            epochs_at_once = 1
         self._check_filled(epochs, part, since)
         request = Request(part, self._first(epochs, since), epochs_at_once, empty)
         if between is None:
@@ -205,18 +213,20 @@ class Rebuildable:
     def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:
         """Refuse to fill tables where that cannot be done, or others would not stay as they are."""
         from dagster_operators.runtime.backfilling import check_neighbours
-        from dagster_operators.runtime.rebuilding import part_of
+        from dagster_operators.runtime.rebuilt_part import part_of
 
         check_neighbours(epochs, part_of(epochs, new, ()), new, AT_ONCE)
 
     def _to_fill(self, epochs: Epochs) -> list[str]:
         """The tables that are filled before the next epoch begins."""
-        last = epochs.coordinator.last_complete() if self.dataflow.backfilled else None
-        plan = epochs.coordinator.view().last_plan if last and not last.transition else None
+        if not self.dataflow.backfilled:
+            return []
+        last, view = epochs.coordinator.last_complete(), epochs.coordinator.view()
+        plan = view.last_plan if last and not last.transition else None
         ran = plan.datasets.keys() if plan else frozenset[str]()
         new = [name for name in self.tables if name in self.dataflow.backfilled and last and f"tables/{name}" not in ran]
-        if new and last:
-            known = last.versions.keys() - epochs.coordinator.past.left_behind()
+        if new:  # of the ledger, not of the last epoch: what was dropped since then is new again
+            known = view.versions.keys() - epochs.coordinator.past.left_behind()
             new = [name for name in new if f"tables/{name}" not in known]
         return new
 

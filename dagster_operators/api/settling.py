@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from dagster_operators.api.turn import Turn
 from dagster_operators.errors import PipelineError
 from dagster_operators.time.watermark import parse_duration, require_unit
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 class Settling(ABC):
     """The part of a pipeline that settles and cleans its storage."""
+
+    _turn: Turn
 
     @property
     @abstractmethod
@@ -136,12 +139,13 @@ class Settling(ABC):
 
     def _alone(self, do: Callable[[Coordinator], T]) -> T:
         """Do something while no run is at work."""
-        coordinator = self._coordinator
-        coordinator.open(self._owner)
-        try:
-            return do(coordinator)
-        finally:
-            coordinator.close()
+        with self._turn.taken(self.name):
+            coordinator = self._coordinator
+            coordinator.open(self._owner)
+            try:
+                return do(coordinator)
+            finally:
+                coordinator.close()
 
     def clean(self, keep: str | timedelta = "7 days", *, keep_epochs: int = 2) -> int:
         """Delete files that only old epochs need: state that was folded, rewritten files, what dead attempts left.
@@ -172,7 +176,7 @@ class Settling(ABC):
             require_unit(keep)
             kept = parse_duration(keep)
         except ValueError as error:
-            raise PipelineError(f"keep: {error}", pipeline=self.name) from None
+            raise PipelineError(f"keep: {error}", pipeline=self.name, remedy="write '7 days', say") from None
         if kept < 0:
             raise PipelineError(
                 f"keep is not less than nothing, as {keep!r} is", pipeline=self.name, remedy="write '7 days', say"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.checked_pipelines import checked_pipeline
 from dagster_operators.api.history import History
 from dagster_operators.api.settling import Settling
+from dagster_operators.api.turn import Turn
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.results import table_names
@@ -59,6 +60,10 @@ class StoredPipeline(Settling):
         self.root = root
         self._storage_options = storage_options
         self._name = pipeline_of(Root(root, storage_options))
+        self._turn = Turn()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_coordinator", "_owner")}
 
     def __repr__(self) -> str:
         return f"StoredPipeline({self._coordinator.root.uri!r})"
@@ -423,11 +428,12 @@ class StoredPipeline(Settling):
         finally:
             self._coordinator.close()
 
-    def examine(self, *, start_engine: bool = False) -> Iterator[Finding]:
+    def examine(self, *, start_engine: bool = False, deep: bool = False) -> Iterator[Finding]:
         """Look the root and this machine over: access, clocks, ledger, tables, files, engine, versions.
 
         Args:
             start_engine: Whether to start the engine, too.
+            deep: Whether to read all files through, and compare what logs say of them with what epochs wrote.
 
         >>> from tempfile import TemporaryDirectory
         >>> from dagster_operators import MemorySource, Pipeline
@@ -441,4 +447,4 @@ class StoredPipeline(Settling):
         """
         from dagster_operators.runtime.doctor import examine
 
-        return examine(self._coordinator, start_engine=start_engine)
+        return examine(self._coordinator, start_engine=start_engine, deep=deep)

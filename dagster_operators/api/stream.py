@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.change_column import change_column
 from dagster_operators.api.checked_streams import checked_stream
+from dagster_operators.api.data_set_stream import DataSetStream
 from dagster_operators.api.frontier_stream import FrontierStream
 from dagster_operators.api.joined_stream import JoinedStream
 from dagster_operators.api.keyed_stream import KeyedStream
@@ -29,6 +30,7 @@ from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.final_rows import FinalRows
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
+from dagster_operators.operators.relational.raw_changes import raw_changes
 from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.union import Union
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @checked_stream
-class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
+class Stream(RowStream, JoinedStream, FrontierStream, DataSetStream, OutputStream):
     """The output of an operator, before it is a table.
 
     Example:
@@ -56,6 +58,50 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
     """
 
     _receiver = "stream"
+
+    def events(self, file: str, *others: Stream, name: str | None = None) -> Stream:
+        """Put the rows through a dataflow of event operators, as messages in the order of their event time.
+
+        Args:
+            file: The dataflow's YAML file. A node ``{id: rows, source: name, outputs: [row]}`` reads the stream of that name; a
+                single stream goes by any name.
+            others: Further streams that it reads.
+            name: The operator's name, under which its state is kept.
+
+        Returns:
+            The rows of what each operator did; the messages of an output are ``side_output("node/output")``.
+
+        Raises:
+            QueryError: With all that is wrong in the file, each with its line.
+            PipelineError: The file has sources or tables of its own.
+
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> operator = '''
+        ... class Operator:
+        ...     def on_event(self, event, send_output):
+        ...         if event["type"] == "INPUT":
+        ...             send_output("twice", [2 * event["value"][0].as_py()])
+        ... '''
+        >>> dataflow = '''
+        ... nodes:
+        ...   - {id: numbers, source: big, outputs: {v: v}}
+        ...   - {id: doubling, operator: {python: doubling.py, inputs: {v: numbers/v}, outputs: [twice]}}
+        ... '''
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="at timestamp, v long"), event_time="at")
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "doubling.py").write_text(operator), Path(folder, "flow.yml").write_text(dataflow)
+        ...     [*rows.filter("v > 5").events(f"{folder}/flow.yml").side_outputs()]
+        ['doubling/twice', 'numbers/late']
+        """
+        from pathlib import Path
+
+        from dagster_operators.api.events.dataflow_file import NAME, DataflowFile, text_of
+        from dagster_operators.api.events.given_stream import given_streams
+
+        read = DataflowFile(text_of(file), file, Path(file).parent, given_streams((self, *others)))
+        return read.put_behind(name or self._dataflow.fresh_name(NAME))
 
     def apply(
         self,
@@ -310,7 +356,7 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
             require_unit(age)
             settings: dict[str, Any] = {"event_time": self.event_time, "age": parse_duration(age)}
         except ValueError as error:
-            raise PipelineError(f"the age: {error}", **where) from None
+            raise PipelineError(f"the age: {error}", **where, remedy="write it with its unit, as '1 hour'") from None
         if self.event_time is None:
             raise SchemaError("within_last needs an event time", **where, remedy=self._timeless_remedy)
         return self._join(WithinLast, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
@@ -347,10 +393,10 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         """The current row of each key, from a stream of changes: an updating stream.
 
         Args:
-            keys: The key columns, of which no two rows are equal at the end of an epoch. Two rows of a key that one epoch adds
-                fail it. It remembers nothing, so one that is added by a later epoch, without the one that is there being taken
-                back, takes its place unseen, and taking either back takes the key out of the table: where keys may have several
-                rows, keep one with ``key_by(...).top(1, by=...)``, which remembers all.
+            keys: The key columns, of which no two rows are equal at the end of an epoch. Behind ``as_changes`` of a user's log
+                all rows are kept, each with how often it is there. So the result is the same for every cut into epochs, and two
+                rows of a key fail the epoch. Of changes that operators or Delta's feed make nothing is remembered: two rows of a
+                key fail an epoch that adds both. Where keys may have several rows, ``key_by(...).top(1, by=...)`` keeps one.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
 
@@ -362,7 +408,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         >>> rows.as_changes().latest("id").columns
         ('id', 'v')
         """
-        return self._add(Latest, name, chain=chain, keys=keys)
+        remembers = self._ref.operator in raw_changes(self._dataflow)
+        return self._add(Latest, name, chain=chain, keys=keys, remembers=remembers)
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Say by which columns the next operator groups; without any it takes all rows together.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from typing_extensions import override
 
@@ -34,6 +34,9 @@ from dagster_operators.operators.windows.windows import Window
 if TYPE_CHECKING:
     from dagster_operators.api.keyed_stream import KeyedStream
     from dagster_operators.api.stream import Stream
+
+_ROWS: Final = "__rows"
+"""The column of an aggregate where none is asked for."""
 
 _AGGREGATES: Mapping[type, type[LogicalOperator]] = {
     Window: WindowAggregate,
@@ -118,13 +121,16 @@ class WindowedStream(PluggedIn, Built):
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
 
+        Without an aggregate there are the windows that have rows, and nothing beside.
+
         Raises:
-            PipelineError: There is nothing to aggregate.
             SchemaError: A column is missing, or an aggregate cannot be kept up to date.
 
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
         >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
         >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> flights.key_by("origin").window(Tumbling("1 hour")).aggregate().columns
+        ('origin', 'window_start', 'window_end')
         >>> hourly = flights.key_by("origin").window(Tumbling("1 hour")).aggregate(mean="avg(delay)")
         >>> hourly.columns, hourly.event_time
         (('origin', 'window_start', 'window_end', 'mean'), 'window_start')
@@ -135,7 +141,9 @@ class WindowedStream(PluggedIn, Built):
         operator = _AGGREGATES[type(self.window)]
         if self._keyed._stream._type.retracting:  # noqa: SLF001
             operator = (_FINAL_OF_CHANGES if self._is_final(emit, name or "aggregate") else _OF_CHANGES).get(operator, operator)
-        return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
+        asked = {**(aggregates or {}), **more}
+        made = self._keyed.add_aggregate(operator, name, (size,), asked or {_ROWS: "count(*)"}, **settings)
+        return made if asked else made.drop(_ROWS)
 
     def _is_final(self, emit: Literal["final"] | None, operator: str) -> bool:
         """Whether final rows of changes are wanted."""

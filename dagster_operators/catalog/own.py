@@ -14,6 +14,7 @@ _OPERATORS = {
     "apply": ("arrow.apply:Apply", "arrow_operators", "stream.apply keyed_stream.apply"),
     "as_changes": ("relational.changelog:AsChanges", "operators", "stream.as_changes"),
     "change_events": ("connectors.change_events:ChangeEvents", "change_streams", "stream.from_debezium"),
+    "data_sets": ("datasets.data_sets:DataSets", "data_sets", ""),
     "deduplicate_changes": ("relational.deduplicate_changes:DeduplicateChanges", "deduplicate", ""),
     "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
     "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),
@@ -21,7 +22,7 @@ _OPERATORS = {
     "leave": ("loops.edges:Leave", "loops", ""),
     "loop_variable": ("loops.edges:LoopVariable", "loops", ""),
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
-    "event_operators": ("events.event_operators:EventOperators", "event_operators", ""),
+    "event_operators": ("events.event_operators:EventOperators", "event_operators", "stream.events"),
     "filter": ("relational.filter:Filter", "operators", "stream.filter"),
     "final_rows": ("relational.final_rows:FinalRows", "change_streams", "stream.final"),
     "final_session_aggregate": ("windows.final_session_aggregate:FinalSessionAggregate", "windows", ""),
@@ -54,6 +55,8 @@ _OPERATORS = {
     "top_per_key": ("relational.top_per_key:TopPerKey", "top", "keyed_stream.top"),
     "top_per_window": ("windows.top_per_window:TopPerWindow", "top", "windowed_stream.top"),
     "transform": ("relational.transform:Transform", "operators", "stream.transform"),
+    "upsert": ("relational.upsert:Upsert", "transactions", ""),
+    "whole_table": ("relational.whole_table:WholeTable", "transactions", ""),
     "union": ("relational.union:Union", "operators", "stream.union"),
     "window_aggregate": ("windows.window_aggregate:WindowAggregate", "windows", "windowed_stream.aggregate"),
     "window_aggregate_changes": ("windows.window_aggregate_changes:WindowAggregateChanges", "windows", ""),
@@ -66,8 +69,8 @@ _OPERATORS = {
 """Each kind's class, its page in docs/, and its fluent methods."""
 
 _OTHER_METHODS = {
-    "stream": "columns enter event_time feed key_by late leave name origins rejects side_output side_outputs start_new_stage "
-    "through to_sink to_table window",
+    "stream": "columns data_set enter event_time feed key_by late leave name origins rejects side_output side_outputs "
+    "start_new_stage through to_sink to_table window",
     "keyed_stream": "add_aggregate keys pivot through window",
     "windowed_stream": "pivot through window",
 }

@@ -83,9 +83,7 @@ def _stored(root: str, access: Any) -> StoredPipeline:
 
 def fail(error: OperatorsError, root: str, *, as_json: bool) -> NoReturn:
     """Tell an error, as JSON too, with commands where its remedy names methods, and end the command with 1 or 3."""
-    source = error.where.get("source")
-    remedy = error.remedy if source is None else error.remedy.replace("pipeline.reset(source, ", f"pipeline.reset({source!r}, ")
-    error.remedy = as_commands(remedy, root)
+    error.remedy = as_commands(error.remedy, root)
     if as_json:
         fail_as_json(error)
     click.echo(f"Error: {error}", err=True)

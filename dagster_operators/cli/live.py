@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from dagster_operators.api.events.clock import Clock
+from dagster_operators.api.events.sender import Sender
 from dagster_operators.cli.plans import epoch_json
+from dagster_operators.errors import number_of
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.cli.kept_lines import KeptLines, Lines
+    from dagster_operators.connectors.source_operator import SourceOperator
     from dagster_operators.runtime.results import EpochResult
 
 _PAUSE: Final = 0.2
@@ -50,7 +54,8 @@ class Running:
         self._as_json = as_json
         self._stopped = threading.Event()
         self._handlers: dict[int, Callable[[int, object], None]] = {}
-        self._is_clocked = _is_clocked(pipeline)
+        self._is_clocked = _reads(pipeline, Clock)
+        self._sends = _reads(pipeline, Sender)
         self.count = 0
 
     def run(self) -> int:
@@ -75,6 +80,8 @@ class Running:
                 if time.monotonic() >= end or self._is_over():
                     return
                 self._keep(_PAUSE)
+            elif self._sends and self._limit and time.monotonic() >= end:
+                return
 
     def _tell(self, result: EpochResult) -> None:
         """Say what an epoch did, if there was one."""
@@ -125,7 +132,7 @@ class Running:
         found = lines.take(seconds)
         if found:
             kept.keep(found)
-            click.echo(f"{kept.count} lines are kept", err=self._as_json)
+            click.echo(f"{number_of(kept.count, 'line')} {'is' if kept.count == 1 else 'are'} kept", err=self._as_json)
         return bool(found)
 
     def _tell_ignored(self, result: EpochResult) -> None:
@@ -145,9 +152,10 @@ class Running:
         return self._lines is not None and self._lines[0].is_over
 
 
-def _is_clocked(pipeline: Pipeline) -> bool:
-    """Whether a pipeline reads the clock of a dataflow of timers alone, which always has something new: no epoch is empty."""
-    from dagster_operators.api.events.clock import Clock
+def _reads(pipeline: Pipeline, kind: type[SourceOperator]) -> bool:
+    """Whether a pipeline reads a source of a kind that may always have something new, so that no epoch is empty.
 
+    Such are the clock of a dataflow of timers alone, and a node without inputs.
+    """
     sources = [node.operator for node in pipeline.dataflow if node.operator.kind == "source"]
-    return any(isinstance(getattr(source.connector, "operator", None), Clock) for source in sources)  # type: ignore[attr-defined]
+    return any(isinstance(getattr(source.connector, "operator", None), kind) for source in sources)  # type: ignore[attr-defined]

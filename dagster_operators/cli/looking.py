@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, number_of
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
 from dagster_operators.runtime.commands import as_commands
 from dagster_operators.time.watermark import format_timestamp
+from dagster_operators.types.far_values import shown_rows, shown_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,7 @@ def _epoch(complete: Complete, *, changed: bool) -> dict[str, Any]:
 
 
 def _line(epoch: dict[str, Any]) -> str:
-    rows = ", ".join(f"{rows} rows in {name}" for name, rows in epoch["rows"].items())
+    rows = ", ".join(f"{number_of(rows, 'row')} in {name}" for name, rows in epoch["rows"].items())
     more = [f"{epoch[key]} {key.partition('_')[0]}" for key in ("late_rows", "rejected_rows") if epoch[key]]
     changed = ["the pipeline had changed"] if epoch["pipeline_changed"] else []
     told = "; ".join(part for part in (epoch["transition"], rows, *more, *changed) if part)
@@ -98,7 +99,7 @@ def read(stored: StoredPipeline, *, table: str, epoch: int | None, columns: str 
         shown, rows = names or stored_rows.column_names, messages_of(stored_rows, names, limit or None)
     else:
         chosen = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
-        shown, rows = chosen.column_names, chosen.to_pylist()
+        shown, rows = chosen.column_names, shown_rows(chosen)
     found = plain(rows)
     if as_json:
         for row in found:
@@ -126,10 +127,10 @@ def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) 
         raise PipelineError(f"there is no column {unknown[0]!r}", remedy=f"there are: {', '.join(rows.column_names)}")
     by = ("time", "key", "seq") if "key" in rows.column_names else ("seq",)
     ordered = rows.sort_by([(name, "ascending") for name in by]).slice(0, limit)
-    found: list[dict[str, Any]] = (ordered if names is None else ordered.select(list(names))).to_pylist()
+    found: list[dict[str, Any]] = shown_rows(ordered if names is None else ordered.select(list(names)))
     if found and "value" in found[0] and pa.types.is_binary(rows.schema.field("value").type):
         for row in found:  # values alone, as their own type has them: a column of all may be of no type that Arrow infers
-            row["value"] = from_ipc(row["value"]).to_pylist()
+            row["value"] = shown_values(from_ipc(row["value"]))
     return found
 
 
@@ -149,10 +150,11 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 @click.command()
 @at_root
 @click.option("--start-engine", is_flag=True, help="Start the engine, too.")
-def doctor(stored: StoredPipeline, *, start_engine: bool, as_json: bool) -> None:
+@click.option("--deep", is_flag=True, help="Read all files through, and compare what logs say of them with what was written.")
+def doctor(stored: StoredPipeline, *, start_engine: bool, deep: bool, as_json: bool) -> None:
     """Look ROOT and this machine over: access, clock, ledger, tables, files, engine, versions. Exit code 1 if one is wrong."""
     findings = []
-    for told in stored.examine(start_engine=start_engine):
+    for told in stored.examine(start_engine=start_engine, deep=deep):
         finding = replace(told, remedy=as_commands(told.remedy, stored.root))
         findings.append(finding)
         if not as_json:

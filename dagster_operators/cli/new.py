@@ -25,17 +25,25 @@ def new() -> None:
     default=".",
     help="The folder that the package's folder is made in; by default the current one.",
 )
+@click.option(
+    "--add-to",
+    "package",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of a package that is there already, which gets the operator too.",
+)
 @click.option("--batch", "way", flag_value="batch", help="Its work is Python over Arrow batches in the engine's workers.")
 @click.option("--relational", "way", flag_value="relational", default="relational", help="Its work is DataFrames (the default).")
 @JSON
-def operator(name: str, into: Path, way: str, *, as_json: bool) -> None:
+def operator(name: str, into: Path, package: Path | None, way: str, *, as_json: bool) -> None:
     """Write a package that brings the operator NAME: three files, a test that passes, a page, and the entry point."""
-    from dagster_operators.cli.scaffold import new_operator
+    from dagster_operators.cli.scaffold import add_operator, new_operator
 
     with told(as_json=as_json):
-        written = new_operator(name, into, "batch" if way == "batch" else "relational")
-    folder = written[0].relative_to(into).parts[0]
-    place = shlex.quote(str(into / folder))
+        if package is not None:
+            written = add_operator(name, package, "batch" if way == "batch" else "relational")
+        else:
+            written = new_operator(name, into, "batch" if way == "batch" else "relational")
+    place = shlex.quote(str(package or into / written[0].relative_to(into).parts[0]))
     tell_written(sorted(written), [f"pip install -e {place} && pytest {place}"], as_json=as_json)
 
 

@@ -86,7 +86,7 @@ def pipeline_in(file: BinaryIO, root: str, plan: bytes | None = None, **settings
     from dagster_operators.api.pipeline import Pipeline
 
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")  # last: a file there has no say in what the package itself imports
     if _has_queries(file):
         return Pipeline.from_yaml(file.name, root=root, **settings)
     return Pipeline.from_plan(plan_in(file) if plan is None else plan, root=root, **settings)

@@ -13,6 +13,7 @@ import click
 from dagster_operators.cli.at_root import JSON, answer, fail
 from dagster_operators.cli.plans import SECRETS, pipeline_in, secrets_of, settings_of
 from dagster_operators.errors import OperatorsError
+from dagster_operators.functions.references import IN_PYTHON
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
@@ -143,7 +144,7 @@ def _told(used: str) -> str:
 def _with(error: OperatorsError, used: str, call: str) -> OperatorsError:
     """An error with the program that was used, and the call in Python that does what the command was to do."""
     found = error.at(program=used) if used else error
-    found.remedy = found.remedy.replace("in Python: pipeline.rebuild(...)", f"in Python: {call}")
+    found.remedy = found.remedy.replace(IN_PYTHON, f"call in Python: {call}")
     return found
 
 
@@ -164,18 +165,20 @@ def _pipeline(root: str, file: Any, secrets: Path | None) -> tuple[Pipeline, str
     from dagster_operators.api.pipeline import Pipeline
 
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")  # last: a file there has no say in what the package itself imports
     if file:
         return pipeline_in(file, root, **settings_of(file, secrets)), f"that of {file.name}"
     given = secrets_of(secrets)
-    program, used = _known(root, given.get("storage_options"))
-    return Pipeline.from_plan(program, root=root, **given), used
+    program, used, name = _known(root, given.get("storage_options"))
+    return Pipeline.from_plan(program, root=root, renamed_from=name, **given), used
 
 
-def _known(root: str, access: Any) -> tuple[bytes, str]:
+def _known(root: str, access: Any) -> tuple[bytes, str, str]:
+    """The program of a root, which it is, and the name that the root knows the pipeline by."""
     from dagster_operators.runtime.stored_changes import StoredChanges
     from dagster_operators.storage.root import Root
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.whose import pipeline_of
 
-    return StoredChanges(Coordinator(pipeline_of(Root(root, access)), root, storage_options=access)).program()
+    name = pipeline_of(Root(root, access))
+    return *StoredChanges(Coordinator(name, root, storage_options=access)).program(), name

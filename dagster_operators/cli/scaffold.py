@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -52,6 +53,68 @@ def new_operator(name: str, into: Path, way: Way = "relational") -> list[Path]:
         path.write_text(text)
         written.append(path)
     return written
+
+
+def add_operator(name: str, package: Path, way: Way = "relational") -> list[Path]:
+    """Write an operator into a package that exists: a folder with its three files, a test, a page, and its entry point.
+
+    Args:
+        name: The operator's kind, and its method.
+        package: The folder with the package's ``pyproject.toml``.
+        way: What does the work.
+
+    Returns:
+        The files; the last one is ``pyproject.toml``, which has one line more.
+
+    Raises:
+        PipelineError: The name is none, or taken; the folder has no package; or a file is there already.
+    """
+    _check_name(name)
+    project = package / "pyproject.toml"
+    source = _source_of(package)
+    words = names(name) | {"package": f"{source.name}.{name}"}
+    made = {}
+    for relative, text in _rendered(words, way, parts=(way,)):
+        inside, _, rest = relative.partition(f"src/{words['package']}/")
+        made[package / relative if inside else source / name / rest] = text
+    made[source / name / "__init__.py"] = f'"""The operator {name}."""\n'
+    page = files("dagster_operators.cli") / "templates" / "package" / "docs" / f"@name.md{_SUFFIX}"
+    made[package / "docs" / f"{name}.md"] = Template(page.read_text()).substitute(words)
+    if there := next((path for path in made if path.exists()), None):
+        raise PipelineError(f"{str(there)!r} is there already", remedy="choose another name")
+    settings = _with_entry_point(project.read_text(), f'{name} = "{words["package"]}.lowering:register"', project)
+    for path, text in {**made, project: settings}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [*made, project]
+
+
+def _source_of(package: Path) -> Path:
+    """The folder of the Python package, of which a project has one."""
+    if not (package / "pyproject.toml").is_file():
+        raise PipelineError(f"{str(package)!r} has no pyproject.toml", remedy="give the folder of the package: --add-to FOLDER")
+    base = package / "src" if (package / "src").is_dir() else package
+    found = [part.parent for part in sorted(base.glob("*/__init__.py")) if part.parent.name != "tests"]
+    if len(found) != 1:
+        told = ", ".join(part.name for part in found) or "none"
+        raise PipelineError(f"{str(base)!r} has not one Python package: {told}", remedy="give the folder of a package with one")
+    return found[0]
+
+
+def _with_entry_point(text: str, line: str, project: Path) -> str:
+    """The text of a ``pyproject.toml`` with an entry point more."""
+    header = '[project.entry-points."dagster_operators.operators"]'
+    if header in text.splitlines():
+        changed = text.replace(f"{header}\n", f"{header}\n{line}\n", 1)
+    else:
+        changed = f"{text.rstrip()}\n\n{header}\n{line}\n"
+    try:
+        tomllib.loads(changed)
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(
+            f"the entry point cannot be added to {str(project)!r}: {error}", remedy=f"write the section {header} in that form"
+        ) from error
+    return changed
 
 
 def new_pipeline(name: str, into: Path) -> list[Path]:
@@ -113,10 +176,10 @@ def _check_name(name: str) -> None:
         raise PipelineError(problem, kind=name, remedy="choose another name")
 
 
-def _rendered(words: Mapping[str, str], way: Way) -> Iterator[tuple[str, str]]:
+def _rendered(words: Mapping[str, str], way: Way, parts: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """The files by their place in the package's folder."""
     templates = files("dagster_operators.cli") / "templates"
-    for folder in ("package", way):
+    for folder in parts or ("package", way):
         for relative, template in _templates(templates / folder):
             where = Template(relative.replace("@", "$")).substitute(words)
             yield where.removesuffix(_SUFFIX), Template(template.read_text()).substitute(words)

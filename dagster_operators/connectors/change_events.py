@@ -36,6 +36,7 @@ class ChangeEvents(LogicalOperator):
     """
 
     kind: ClassVar[str] = "change_events"
+    stateless: ClassVar[bool] = True
     column: str
     schema: str
     keys: tuple[str, ...]

@@ -37,8 +37,8 @@ def check_change_feed(log: DeltaLog, version: int) -> None:
         raise BadInputError(
             "the Delta table has no change data feed",
             table=log.location.path,
-            remedy=f"ALTER TABLE ... SET TBLPROPERTIES ({CHANGE_FEED} = true), before the versions to be read; if there are some "
-            f"already, {_ANEW}, too"
+            remedy=f"ALTER TABLE delta.`{log.location.path}` SET TBLPROPERTIES ({CHANGE_FEED} = true), before the versions to be "
+            f"read; if there are some already, {_ANEW}, too"
             if owner is None
             else _ours(owner, log.location.path),
         )
@@ -63,7 +63,7 @@ def _ours(pipeline: str, path: str) -> str:
     root, _, table = path.rstrip("/").rpartition("/tables/")
     return (
         f"read what its pipeline {pipeline!r} did instead, with a new source PipelineSource({root!r}, {table!r}, changes=True), "
-        "which needs no feed; or let that pipeline write one, to_table(..., change_feed=True), before the versions to be read"
+        "which needs no feed; or let that pipeline write one by change_feed=True of to_table, before the versions to be read"
     )
 
 
@@ -76,6 +76,11 @@ def read_change_feed(session: SparkSession, log: DeltaLog, first: int, last: int
         return feed.select(*schema.names)
     import pyarrow as pa
 
+    if sign := next((sign for sign in log.location.path if sign in "[]^|"), ""):  # deltalake would panic
+        raise BadInputError(
+            f"the path of a table whose change data feed is read has {sign} in it", table=log.location.path,
+            remedy="give the folder another name, or run on Spark",
+        )  # fmt: skip
     rows = pa.table(log.table(last).load_cdf(starting_version=first, ending_version=last)).select(schema.names)
     return session.createDataFrame(rows.cast(arrow_as_spark(schema_json)), schema=schema)
 

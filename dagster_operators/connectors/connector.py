@@ -324,6 +324,14 @@ class Connector(ABC):
             SourceError: Something is missing, has changed since the slice was chosen, or does not fit the schema.
         """
 
+    def with_content(self, items: JSON) -> JSON:
+        """The items with digests of the files that they name, where the source can tell; what :meth:`verify` compares later."""
+        return items
+
+    def other_content(self, items: JSON) -> Sequence[str]:  # noqa: ARG002  # most sources keep no files
+        """The files of ``items`` that have another content than :meth:`with_content` saw; all that are there are read through."""
+        return ()
+
     @property
     def holds_rows(self) -> bool:
         """Whether the rows are in the program that defines it, so that nobody reads them without that."""

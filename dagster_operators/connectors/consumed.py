@@ -118,7 +118,9 @@ class Consumed:
         about = (rows.schema.metadata or {}) if rows is not None else {}
         if rows is None or not {_DIGEST, _MARK} <= about.keys() or rows.column_names != ["path", "size", "modified"]:
             return None
-        return Remembered(about[_DIGEST].decode(), int(about[_MARK]), ReadFiles(rows))
+        if not about[_MARK].isdigit():
+            return None
+        return Remembered(about[_DIGEST].decode(errors="replace"), int(about[_MARK]), ReadFiles(rows))
 
     def remember(self, digest: str, before: Mapping[str, SourceFile], more: Mapping[str, SourceFile]) -> None:
         """Write down what was read up to now; if that fails, all is read again the next time."""

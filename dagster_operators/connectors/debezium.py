@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from dagster_operators.connectors.debezium_values import NoValueError, checked, exact_json, type_of
+from dagster_operators.connectors.debezium_values import NoValueError, check_exact, checked, exact_json, type_of
 from dagster_operators.connectors.sql_text import digits
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
@@ -253,6 +253,7 @@ def _text(value: Any, kind: str, told: _Kind) -> str | None:
             return None
         found = _of_declared_type(value, kind, told)
         text = found or (value if isinstance(value, str) else exact_json(value))
+        check_exact(text, type_of(kind))
         text.encode()
     except RecursionError:
         raise UnreadableEventError("a value is nested too deeply") from None
@@ -289,6 +290,8 @@ def _time(value: int, logical: str) -> str:
         per_second = 1_000 if size in _MILLIS else 1_000_000 if size >= _MICROS and size not in _END_OF_TIME else 0
     if not per_second:
         return f"{value} (it cannot be told whether it counts milli- or microseconds: declare it as bigint)"
+    if value * 1_000_000 % per_second:
+        return f"{value} (it counts parts of a microsecond: declare it as bigint)"
     try:
         found = _EPOCH + dt.timedelta(microseconds=value * 1_000_000 // per_second)
     except OverflowError:

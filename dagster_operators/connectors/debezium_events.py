@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.debezium import UNAVAILABLE
+from dagster_operators.connectors.python_rows import python_rows
 from dagster_operators.connectors.sink import SinkRows
 from dagster_operators.errors import SchemaError, SinkError
 from dagster_operators.graph.changes import ADDS, CHANGE
@@ -62,12 +63,11 @@ def keyed_events_of(rows: SinkRows, keys: Sequence[str]) -> Iterator[tuple[str, 
     found: dict[str, _Sides] = {}
     names = {name.lower(): name for name in rows.schema.names}
     wanted = [names[key.lower()] for key in keys]
-    for batch in rows:
-        for row in batch.to_pylist():
-            change = row.pop(CHANGE)
-            shown = {name: json_value(value) for name, value in row.items()}
-            key = json.dumps({name: shown[name] for name in wanted}, ensure_ascii=False)
-            found.setdefault(key, _Sides()).take(json.dumps(shown, ensure_ascii=False), adds=change in ADDS)
+    for row in python_rows(rows):
+        change = row.pop(CHANGE)
+        shown = {name: json_value(value) for name, value in row.items()}
+        key = json.dumps({name: shown[name] for name in wanted}, ensure_ascii=False)
+        found.setdefault(key, _Sides()).take(json.dumps(shown, ensure_ascii=False), adds=change in ADDS)
     yield from _events(found, gone=True)
     yield from _events(found, gone=False)
 

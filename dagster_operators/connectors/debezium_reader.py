@@ -89,7 +89,7 @@ def check_events(
             f"order_by={path!r} is no field of a change event", remedy="write order_by='source.lsn', say: names and dots"
         )
     if unknown not in (None, "repair", "ignore", "fail"):
-        raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {unknown!r}')
+        raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {unknown!r}', remedy="choose one of them")
     if options:
         raise PipelineError("change events are read without options", remedy="leave options= out")
     if schema is None or not keys:

@@ -12,8 +12,9 @@ import functools
 import json
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +33,15 @@ _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _LARGEST: Final = {"float": 3.4028235677973366e38, "double": math.inf}
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_SINCE_TODAY: Final = re.compile(
+    r"\s*(?![+-]?[0-9]{4,6}-)[^()]*:|\s*(now|today|tomorrow|yesterday|epoch)\b", re.ASCII | re.IGNORECASE
+)
+"""A time without a day, which engines take for one of today, and words for days."""
+_FRACTION: Final = re.compile(r"\.[0-9]{6}[0-9]*[1-9]", re.ASCII)
+"""Parts of a second that are less than a microsecond."""
 _DIGITS: Final = 100
+_EXACT: Final = Context(prec=20 * _DIGITS)
+"""Room for all digits of a double, of which there are at most 767."""
 _TRUTHS: Final = {"true": "true", "false": "false", "1": "true", "0": "false"}
 """MySQL's truths are numbers of one digit."""
 _STRING: Final = Plain("string")
@@ -173,14 +182,16 @@ def _exact(text: str, kind: DataType) -> str | None:  # noqa: PLR0911 - one for 
         return digits(Decimal(text)) if _fits(Decimal(text), kind) else None
     if str(kind) in _LARGEST:
         number = Decimal(text)
-        return str(number) if not number.is_finite() or abs(float(number)) < _LARGEST[str(kind)] else None
+        return str(number) if not number.is_finite() or _is_float(number, str(kind)) else None
     if kind == Plain("boolean"):
         return _TRUTHS.get(text)
     if kind == _BINARY:
         return base64.b64encode(base64.b64decode(text, validate=True)).decode()
     if not _DAY.match(text):
         return None
-    return dt.date.fromisoformat(text).isoformat() if kind == Plain("date") else _moment(text, kind)
+    if kind == Plain("date"):
+        return dt.date.fromisoformat(text).isoformat()
+    return None if _FRACTION.search(text) else _moment(text, kind)
 
 
 def _moment(text: str, kind: DataType) -> str:
@@ -188,6 +199,64 @@ def _moment(text: str, kind: DataType) -> str:
     zoned = kind == Plain("timestamp") and found.tzinfo is not None
     local = (found.astimezone(dt.UTC) if zoned else found).replace(tzinfo=None)
     return local.isoformat(sep=" ", timespec="microseconds") + ("Z" if zoned else "")
+
+
+def check_exact(text: str, kind: DataType) -> None:
+    """Refuse a text that an engine would cast to another value than it says: rounded, cut off, or of the day of the run.
+
+    Args:
+        text: The text of a column's value.
+        kind: The column's type.
+
+    Raises:
+        NoValueError: It is such a text.
+
+    >>> for text, kind in (("1.10", "decimal(9,1)"), ("1.11", "decimal(9,1)"), ("10:00", "timestamp")):
+    ...     try:
+    ...         check_exact(text, type_of(kind))
+    ...     except NoValueError as error:
+    ...         print(error)
+    no decimal(9,1): 1.11
+    no timestamp: 10:00
+    """
+    if isinstance(kind, DecimalType):
+        try:
+            number = Decimal(text)
+        except ArithmeticError:  # the engine refuses it, too
+            return
+        if not _fits(number, kind):
+            raise NoValueError(text, kind)
+    elif (kind.is_timestamp or kind == Plain("date")) and (_SINCE_TODAY.match(text) or _FRACTION.search(text)):
+        raise NoValueError(text, kind)
+
+
+def _is_float(number: Decimal, kind: str) -> bool:
+    """Whether a text stands for a floating-point number: rounded to as many digits, or written the shortest way, it is the same.
+
+    Half of the last digit can go up or down. The shortest text that is read as a power of two can be off by more than half.
+
+    >>> [_is_float(Decimal(text), "float") for text in ("0.1", "16777216", "16777217", "0.123456789")]
+    [True, True, False, False]
+    >>> [_is_float(Decimal(text), "double") for text in ("5.960464477539063E-8", "7.120236347223045E-307", "5E-324", "1E-400")]
+    [True, True, True, False]
+    """
+    if not abs(float(number)) < _LARGEST[kind]:
+        return False
+    value = float(number) if kind == "double" else struct.unpack("f", struct.pack("f", float(number)))[0]
+    written = number.normalize(_EXACT)
+    unit = Decimal((0, (1,), int(written.as_tuple().exponent)))
+    difference = _EXACT.subtract(Decimal(value), written)
+    return _EXACT.multiply(difference.copy_abs(), Decimal(2)) <= unit or written in _shortest(value, kind)
+
+
+def _shortest(value: float, kind: str) -> list[Decimal]:
+    """The shortest texts that are read as a number of a type: of the type itself, and of a double."""
+    texts = [repr(value)]
+    if kind == "float":
+        import pyarrow as pa
+
+        texts.append(str(pa.scalar(value, pa.float32()).cast(pa.string()).as_py()))
+    return list(map(Decimal, texts))
 
 
 def _fits(value: Decimal, kind: DecimalType) -> bool:

@@ -10,10 +10,13 @@ import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.places import in_order_of_files, places_of_parquet, read_parquet_with_places, with_metadata
+from dagster_operators.connectors.parquet_arrow import read_parquet_by_arrow
+from dagster_operators.connectors.parquet_format import footer
+from dagster_operators.connectors.places import in_order_of_files, places_of_parquet, with_metadata
+from dagster_operators.connectors.several_files import some_at_a_time
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError, MissingInputError
 from dagster_operators.graph.places import PLACES
@@ -21,6 +24,7 @@ from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty, struct
 from dagster_operators.storage.delta_log import DataFile
 from dagster_operators.storage.location import FileLocation
+from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.data_type import Array, DataType, Field, Map, Struct
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -29,6 +33,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
+TYPE_CHANGES: Final = "delta.typeChanges"
+"""What a field's metadata says of narrower types that it had."""
+
+_ALIKE: Final = "1901"
+_LAST: Final = "9999"
+"""The years between which the hybrid calendar and the Gregorian one say the same in every zone, as the log writes them."""
+
 _ANEW = 'read the table as it is now, into tables that begin anew: pipeline.reset(source, 0, tables="restart")'
 
 
@@ -53,7 +64,8 @@ def read_files(
         groups[file.partition].append((number, file))
     if not groups:
         return empty(session, Schema(tuple(replace(field, metadata={}) for field in fields)).to_json())
-    read = functools.partial(_read_partition, session, location, places=places)
+    apart = frozenset[int]() if reads_like_spark(session) else _for_arrow(location, files, fields, every=places)
+    read = functools.partial(_read_partition, session, location, apart=apart, places=places)
     parts = [read(group, fields, dict(partition)) for partition, group in groups.items()]
     rows = functools.reduce(lambda left, right: left.union(right), parts)
     if places and reads_like_spark(session):
@@ -97,13 +109,18 @@ def _read_partition(
     fields: Sequence[Field],
     partition: Mapping[str, str | None],
     *,
+    apart: frozenset[int],
     places: bool,
 ) -> DataFrame:
     stored = Schema(tuple(_physical(field) for field in fields if partition_name(field, partition) is None))
     columns = [_column(field, partition) for field in fields]
-    if places and not reads_like_spark(session):
-        read = ((number, file.file) for number, file in numbered)
-        return read_parquet_with_places(session, location, read, stored.to_json()).selectExpr(*columns, *PLACES)
+    if by_arrow := [(number, file.file) for number, file in numbered if number in apart]:
+        rows = read_parquet_by_arrow(session, location, by_arrow, stored.to_json(), places=places)
+        rows = rows.selectExpr(*columns, *(PLACES if places else ()))
+        rest = [pair for pair in numbered if pair[0] not in apart]
+        if not rest:
+            return rows
+        return rows.union(_read_partition(session, location, rest, fields, partition, apart=frozenset(), places=places))
     reader = session.read.schema(struct(stored.to_json()))
     paths = reader_paths(session, location.file_uris([file.file for _, file in numbered]))
     frame = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*paths)
@@ -111,6 +128,64 @@ def _read_partition(
         return frame.selectExpr(*columns)
     frame, metadata = with_metadata(frame)
     return frame.selectExpr(*columns, *places_of_parquet(metadata))
+
+
+def _for_arrow(location: FileLocation, files: Sequence[DataFile], fields: Sequence[Field], *, every: bool) -> frozenset[int]:
+    """The places of files of which Sail reads columns otherwise: old days of the hybrid calendar, and what was a narrower type.
+
+    A file's footer is asked only where the table's log does not tell.
+
+    Args:
+        location: The table's folder.
+        files: Files of the table.
+        fields: The columns to read.
+        every: Whether it is all of them, for Sail gives rows no places.
+    """
+    if every:
+        return frozenset(range(len(files)))
+    narrower = [field for field in fields if TYPE_CHANGES in Schema((field,)).to_json()]
+    timed = [field for field in fields if _has_days_or_times(field.type)]
+    asked: list[tuple[int, bool, Sequence[Field]]] = []
+    for number, file in enumerate(files) if narrower or timed else ():
+        partition = dict(file.partition)
+        may_be_old = any(_may_be_old(file, field) for field in timed if partition_name(field, partition) is None)
+        changed = [field for field in narrower if partition_name(field, partition) is None]
+        if may_be_old or changed:
+            asked.append((number, may_be_old, changed))
+
+    def differs(question: tuple[int, bool, Sequence[Field]]) -> bool:
+        number, may_be_old, changed = question
+        known = footer(location, files[number].file)
+        if may_be_old and known.calendar.is_hybrid:
+            return True
+        kinds = ((field, known.types.get(physical_name(field))) for field in changed)
+        return any(kind is not None and not kind.equals(arrow_type(field.type)) for field, kind in kinds)
+
+    told = zip(asked, some_at_a_time(differs, asked), strict=True)
+    return frozenset(number for (number, _, _), is_other in told if is_other)
+
+
+def _may_be_old(file: DataFile, field: Field) -> bool:
+    """Whether a column of dates or times may have some before 1900, as far as the log tells."""
+    stats, name = file.stats, physical_name(field)
+    if stats is None or field.type.is_nested or (name != field.name and not stats.physical):
+        return True
+    if stats.rows is not None and stats.nulls.get(name) == stats.rows:
+        return False
+    low = stats.low.get(name)
+    return low is None or not _ALIKE <= str(low)[:4] <= _LAST
+
+
+def _has_days_or_times(kind: DataType) -> bool:
+    match kind:
+        case Array(element):
+            return _has_days_or_times(element)
+        case Map(key, value):
+            return _has_days_or_times(key) or _has_days_or_times(value)
+        case Struct(fields):
+            return any(_has_days_or_times(field.type) for field in fields)
+        case _:
+            return kind.is_timestamp or str(kind) == "date"
 
 
 def _column(field: Field, partition: Mapping[str, str | None]) -> str:

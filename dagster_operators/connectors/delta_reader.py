@@ -18,6 +18,8 @@ from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
+from dagster_operators.storage.input_content import check_content
+from dagster_operators.storage.location import SourceFile
 from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
 from dagster_operators.types.widening import is_wider
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_FOOTERS = 256
+_FEATURES = ("delta.columnMapping.", "delta.typeChanges")
 _ANEW = (
     "read the whole table again, with the columns that it has now, into tables that begin anew: "
     'pipeline.reset(source, 0, tables="restart")'
@@ -58,13 +61,16 @@ class DeltaReader(Connector):
 
     def _schema_json(self, version: int | None = None) -> str:
         """The table's schema, with the columns of changes."""
-        fields = [{**column, "metadata": {}} for column in self._log.fields(version)]
+        fields = [{**_without_features(column), "metadata": {}} for column in self._log.fields(version)]
         return json.dumps({"type": "struct", "fields": fields + (self._change_fields if self.changes else [])})
 
     @override
     def together(self, before: JSON, after: JSON) -> JSON | None:
         (first, _), (_, last) = versions_of(before), versions_of(after)
-        return None if first is None else {"versions": [first, last]}
+        if first is None or not isinstance(before, dict) or not isinstance(after, dict):
+            return None
+        content = {**before.get("content", {}), **after.get("content", {})}
+        return {"versions": [first, last], **({"content": content} if content else {})}
 
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the table still has all columns in their types, and the data files are there."""
@@ -89,6 +95,7 @@ class DeltaReader(Connector):
             self._check_changes(first, last)
         elif first is not None:
             delta_files.require_files(self._log.location, self._files(items))
+        check_content(self._log.location, content_of(items))
 
     @override
     def verify_position(self, position: JSON | None) -> None:
@@ -120,7 +127,11 @@ class DeltaReader(Connector):
         return not self.changes
 
     def _read_files(self, session: SparkSession, files: Sequence[DataFile], fields: Sequence[Field]) -> DataFrame:
+        self._require_as_written(files)
         return delta_files.read_files(session, self._log.location, files, fields, places=self.gives_places)
+
+    def _require_as_written(self, files: Sequence[DataFile]) -> None:
+        """See that files are as they were written, where more than their sizes is known: of tables of others it is not."""
 
     @property
     def skips_files(self) -> bool:
@@ -135,6 +146,7 @@ class DeltaReader(Connector):
         self.verify(items, schema_json)
         fields = self._columns(last, Schema.from_json(schema_json).names)
         files = [file for file in self._files(items) if may_have_any(file, fields, any_of)]
+        self._require_as_written(files)
         return delta_files.read_files(session, self._log.location, files, fields)
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
@@ -209,6 +221,26 @@ class DeltaReader(Connector):
     def _stored_name(self, items: JSON, column: str) -> str:
         (found,) = self._columns(versions_of(items)[1], [column])
         return delta_files.physical_name(found)
+
+
+def _without_features(stored: Any) -> Any:
+    """A schema in JSON without the marks of Delta's features, as physical names, which mean nothing in other tables."""
+    if isinstance(stored, list):
+        return [_without_features(each) for each in stored]
+    if not isinstance(stored, dict):
+        return stored
+    return {name: _without_features(value) for name, value in stored.items() if not name.startswith(_FEATURES)}
+
+
+def content_of(items: JSON) -> list[SourceFile]:
+    """The files of a slice with the digests of their content, as far as these are known.
+
+    >>> content_of({"versions": [1, 2], "content": {"a.parquet": ["0a", 5]}}), content_of({"snapshot": 1})
+    ([SourceFile(modified=0, path='a.parquet', size=0, digest='0a', changed_at=5)], [])
+    """
+    listed: Any = items
+    content = listed.get("content", {})
+    return [SourceFile.from_json([path, 0, 0, digest, changed_at]) for path, (digest, changed_at) in content.items()]
 
 
 def versions_of(items: JSON) -> tuple[int | None, int]:

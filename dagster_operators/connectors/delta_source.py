@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,14 +12,16 @@ from typing_extensions import override
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import Connector, SliceChoice
-from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
+from dagster_operators.connectors.delta_reader import DeltaReader, content_of, versions_of
 from dagster_operators.connectors.delta_versions import DeltaVersions
 from dagster_operators.connectors.written_position import check_keys, check_reached
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.delta_log import DeltaLog
+from dagster_operators.storage.input_content import other_content, with_content
 from dagster_operators.storage.location import FileLocation, spelled_out
+from dagster_operators.storage.uri import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +66,9 @@ class DeltaSource(DeltaReader):
         if not self.path:
             raise PipelineError("a DeltaSource needs a path", remedy="name the table's folder: DeltaSource('data/orders')")
         if self.max_versions is not None and self.max_versions < 1:
-            raise PipelineError(f"max_versions has to be at least 1, not {self.max_versions}")
+            raise PipelineError(
+                f"max_versions has to be at least 1, not {self.max_versions}", remedy="give a number from 1, or none"
+            )
         location = FileLocation(os.fspath(self.path), Access.of(self.storage_options), is_folder=True)
         object.__setattr__(self, "_log", DeltaLog(location))
 
@@ -142,6 +146,22 @@ class DeltaSource(DeltaReader):
     def pin(self) -> JSON:
         """The table's version now."""
         return {"snapshot": self._log.table().version()}
+
+    @override
+    def with_content(self, items: JSON) -> JSON:
+        if not is_local(self.uri) or not isinstance(items, dict):
+            return items
+        first, last = versions_of(items)
+        files = self._files(items)
+        if self.changes and first is not None:
+            files += [file for commit in self._log.commits(first, last) for file in commit.feed]
+        known = with_content(self._log.location, [each.file for each in files])
+        content = {file.path: [file.digest, file.changed_at] for file in known if file.digest}
+        return {**items, "content": content} if content else items
+
+    @override
+    def other_content(self, items: JSON) -> Sequence[str]:
+        return other_content(self._log.location, content_of(items))
 
     @property
     @override

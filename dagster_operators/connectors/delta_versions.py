@@ -76,8 +76,8 @@ class DeltaVersions:
         commit = self.log.commit(first)
         while commit is not None:
             if commit.changes_data:
-                if changing == self.max_versions:
-                    break
+                if changing == self.max_versions or (changing and not self._is_readable(commit)):
+                    break  # what cannot be read is refused by an epoch that begins with it: to pass over it loses no other one
                 self._check_readable(commit, is_first=start is None)
                 changing += 1
             taken.append(commit)
@@ -113,8 +113,11 @@ class DeltaVersions:
         known = [count for count in rows if isinstance(count, int)]
         return told | ({"rows": sum(known)} if len(known) == len(rows) else {})
 
+    def _is_readable(self, commit: Commit) -> bool:
+        return self.changes or not (commit.removes_rows or commit.has_deletion_vectors)
+
     def _check_readable(self, commit: Commit, *, is_first: bool) -> None:
-        if not self.changes and (commit.removes_rows or commit.has_deletion_vectors):
+        if not self._is_readable(commit):
             raise BadInputError(
                 f"version {commit.version} of the Delta table ({commit.operation}) deletes or changes earlier rows",
                 table=self.log.location.path,
@@ -144,7 +147,8 @@ class DeltaVersions:
                 f"version {missing} of the Delta table was cleaned out of its log before it was read; "
                 f"the table is at {self.log.table().version()}",
                 table=self.log.location.path,
-                remedy="run the pipeline more often than delta.logRetentionDuration, or reset the source",
+                remedy='pipeline.reset(source, 0, tables="restart") reads the table as it is now, into tables that begin anew; '
+                "then run more often than delta.logRetentionDuration",
             )
 
 
@@ -170,17 +174,27 @@ def _position(commit: Commit) -> dict[str, JSON]:
     return {"version": commit.version, "commit": commit.digest}
 
 
+def _left_out(commit: Commit) -> str:
+    """What of a version never comes to tables that pass over it.
+
+    >>> _left_out(Commit(3, "DELETE", "0a", 0.0))
+    'the 0 rows in files that it wrote; rows that it took away stay'
+    """
+    counts = [file.stats.rows if file.stats else None for file in commit.added]
+    known = [count for count in counts if count is not None]
+    rows = f"{sum(known)} rows" if len(known) == len(counts) else "rows"
+    return f"the {rows} in files that it wrote; rows that it took away stay"
+
+
 def _before_all(commit: Commit) -> str:
-    return f"read its changes with DeltaSource(..., changes=True), or start behind it with starting_version={commit.version + 1}"
+    return f"read its changes, by changes=True of DeltaSource, or start behind it with starting_version={commit.version + 1}"
 
 
 def _behind_others(commit: Commit, *, feed: bool = True) -> str:
     """Of a source that has a position: ``starting_version`` plays no part any more."""
     anew = (
         'read the table as it is now, into tables that begin anew: pipeline.reset(source, 0, tables="restart"); '
-        f'or pass over the version: pipeline.reset(source, {_position(commit)}, tables="keep"), without what it changed'
+        f'or pass over the version: pipeline.reset(source, {_position(commit)}, tables="keep"), without {_left_out(commit)}'
     )
-    changes = (
-        "; or read changes with DeltaSource(..., changes=True) from the beginning: what is to be decided for that is told then"
-    )
+    changes = "; or read changes, by changes=True of DeltaSource, from the beginning: what is to be decided for that is told then"
     return f"{anew}{changes * feed}"

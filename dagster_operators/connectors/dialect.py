@@ -1,4 +1,4 @@
-"""What engines do differently when they read other people's files.
+"""What engines do differently with the paths of files.
 
 Apache Spark sets corrupt records aside, knows a row's file, and takes paths for globs. Sail, a Spark Connect server in Rust, does
 neither of the first two, and takes paths for percent-encoded URLs; a path it does not find gives no rows and no error.
@@ -33,6 +33,11 @@ def reader_paths(session: SparkSession, uris: Sequence[str]) -> list[str]:
                 remedy="give it another name, or run on Sail",
             )  # fmt: skip
     return [glob_escaped(uri) for uri in uris]
+
+
+def writer_path(session: SparkSession, uri: str) -> str:
+    """The URI of a folder, taken literally, as the session's writers take it: Sail decodes and expands it, Spark does not."""
+    return uri if reads_like_spark(session) else percent_encoded(uri)
 
 
 def glob_escaped(uri: str) -> str:

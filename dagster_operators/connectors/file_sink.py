@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing_extensions import override
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.debezium_events import check_types, events_of
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
+from dagster_operators.connectors.sink import LET_GO_ON, WRITTEN_AGAIN, Sink, SinkAttempt, SinkRows, check_columns
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
@@ -132,7 +133,7 @@ class FileSink(Sink):
         with self._alone():
             known = self._fenced(attempt.generation)
         if known["epoch"] < attempt.after or known["epoch"] >= attempt.epoch:
-            further = "" if attempt.decided else "; or go on behind the gap with another name of the sink: to_sink(..., name=...)"
+            further = "" if attempt.decided else "; or go on behind the gap with another name of the sink (name= of to_sink)"
             raise SinkError(
                 f"the folder has epoch {known['epoch']} as the last of this sink, and the pipeline has epoch {attempt.after}: "
                 "one of them was put back to an earlier state",
@@ -156,8 +157,8 @@ class FileSink(Sink):
         """See that the file is there."""
         with self._alone():
             self._fenced(generation)
-        if not (self._own / str(commit_data)).exists():
-            raise NotPreparedError("the prepared file is gone", path=self.path)
+        if not self._prepared(commit_data).exists():
+            raise NotPreparedError("the prepared file is gone", path=self.path, remedy=WRITTEN_AGAIN)
 
     @override
     def commit(self, epoch: int, commit_data: JSON) -> None:
@@ -168,7 +169,7 @@ class FileSink(Sink):
             NotPreparedError: The file is neither there nor was it named.
         """
         with self._alone():
-            known, prepared = self._known(), self._own / str(commit_data)
+            known, prepared = self._known(), self._prepared(commit_data)
             if known["epoch"] >= epoch:
                 return
             if self._generation:
@@ -177,7 +178,7 @@ class FileSink(Sink):
                 self._note({**known, "moving": prepared.name})
                 rename(prepared, Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
             elif known["moving"] != prepared.name:
-                raise NotPreparedError("the prepared file is gone and was not committed", path=self.path)
+                raise NotPreparedError("the prepared file is gone and was not committed", path=self.path, remedy=WRITTEN_AGAIN)
             self._note({**known, "epoch": epoch, "moving": ""})
 
     @override
@@ -201,6 +202,14 @@ class FileSink(Sink):
 
     # --- the folder ------------------------------------------------------------------------------------------------------
 
+    def _prepared(self, commit_data: JSON) -> Path:
+        """The file that was prepared; a manifest that somebody forged names none of others."""
+        if not isinstance(commit_data, str) or not re.fullmatch(r"prepared-\d+-[\w-]+", commit_data):
+            raise NotPreparedError(
+                "no file of this sink was prepared", path=self.path, prepared=str(commit_data)[:200], remedy=WRITTEN_AGAIN
+            )
+        return self._own / commit_data
+
     @property
     def _own(self) -> Path:
         """The folder with what readers are to leave alone."""
@@ -216,7 +225,7 @@ class FileSink(Sink):
             SinkUnavailableError: Another process does not let go of it.
         """
         deadline = time.monotonic() + _PATIENCE
-        with (self._own / "lock").open("w") as file:  # closing it, or dying, lets go
+        with (self._own / "lock").open("a") as file:  # closing it, or dying, lets go
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,7 +255,7 @@ class FileSink(Sink):
         """
         known = self._known()
         if generation < known["generation"]:
-            raise FencedError("a newer run of the pipeline has taken the folder over", path=self.path)
+            raise FencedError("a newer run of the pipeline has taken the folder over", path=self.path, remedy=LET_GO_ON)
         self._generation = max(self._generation, generation)
         if generation > known["generation"]:
             known = {**known, "generation": generation}

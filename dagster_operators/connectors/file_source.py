@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import override
 
@@ -26,20 +26,24 @@ from dagster_operators.connectors.debezium_reader import (
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
 from dagster_operators.connectors.json_names import warn_of_other_names
+from dagster_operators.connectors.missing_columns import MissingColumns, check_missing_columns
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.root_in_folder import refuse_a_root
+from dagster_operators.connectors.several_files import some_at_a_time
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
-from dagster_operators.connectors.text_format import TextFormat
+from dagster_operators.connectors.text_format import TextFormat, bounded_lines, require_text
 from dagster_operators.connectors.text_reader import TextReader, check_options
-from dagster_operators.connectors.unexpected_files import warn_of_no_match, warn_of_other_sizes
+from dagster_operators.connectors.unexpected_files import warn_of_no_match, warn_of_other_content, warn_of_other_sizes
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.graph.values import Fields
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
+from dagster_operators.storage.input_content import as_listed, check_content, other_content, with_content
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, older_extract
 from dagster_operators.types.inferred import as_spark_infers
 from dagster_operators.types.schema import Schema
@@ -48,8 +52,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dagster_operators.storage.root import Root
-
-_READERS = 8
 
 
 @checked_constructor
@@ -67,7 +69,7 @@ class FileSource(Connector):
         format: ``"csv"``, ``"json"`` (an object a line) or ``"parquet"``; by the files' suffix when None. ``"debezium-json"``: a
             change event a line, which makes the source a stream of changes; the schema is that of the table's rows.
         schema: The columns to read, as DDL; inferred from the files there are when the pipeline first runs when None. CSV columns
-            are matched by the header's names; a file may have more columns, never fewer.
+            are matched by the header's names; a file may have more columns. If it has fewer, ``missing_columns`` decides.
         options: Options of Spark's reader, such as ``sep``, ``header`` (true for CSV unless given) or ``nullValue``.
         max_files: The most files an epoch reads.
         max_bytes: The most bytes an epoch reads, at least one file.
@@ -80,6 +82,8 @@ class FileSource(Connector):
             ``"ignore"`` or ``"fail"``.
         order_by: Of these, the field of an event that says its place among those of its key, a whole number such as
             ``"source.lsn"``: then events may come in any order, and again. By default they come in order.
+        missing_columns: What happens to a Parquet file, or a CSV file with a header, without some columns of the schema:
+            ``"fail"`` (the default) refuses it, ``"null"`` makes these columns null. In JSON they are always null.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt
@@ -101,17 +105,26 @@ class FileSource(Connector):
     key: str | Sequence[str] | None = None
     unknown: OnUnknown | None = None
     order_by: str | None = None
+    missing_columns: MissingColumns = "fail"
     _location: FileLocation = field(init=False, repr=False)
     _limits: SliceLimits = field(init=False, repr=False)
     _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
     _former_name: str = field(init=False, repr=False, default="")
 
+    @classmethod
+    @override
+    def decode(cls, fields: Fields) -> Self:
+        return super().decode({**fields, "missing_columns": fields.get("missing_columns") or "fail"})  # earlier plans say nothing
+
     def __post_init__(self) -> None:
         if self.format not in {None, *SUFFIXES.values(), DEBEZIUM}:
-            raise PipelineError(f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}")
+            raise PipelineError(
+                f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}", remedy="choose one of them"
+            )
         check_events(self.format == DEBEZIUM, self.schema, self.key, self.options, unknown=self.unknown, order_by=self.order_by)
         if self.corrupt not in {"fail", "reject"}:
-            raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
+            raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}', remedy="choose one of them")
+        check_missing_columns(self.missing_columns, self.format, has_header=self._text("csv").has_header)
         if self.path and not isinstance(self.path, str | os.PathLike):
             raise PipelineError(f"{self.path!r} is no path", remedy="name a folder, a glob or a file: FileSource('in/*.csv')")
         if not self.path:
@@ -161,6 +174,7 @@ class FileSource(Connector):
             "corrupt": self.corrupt,
             **({} if self.row_keys is None else {"key": list(self.row_keys), "unknown": self.on_unknown}),
             **({} if self.order_by is None else {"order_by": self.order_by}),
+            **({} if self.missing_columns == "fail" else {"missing_columns": self.missing_columns}),
             **limits,
         }
 
@@ -224,7 +238,9 @@ class FileSource(Connector):
             raise MissingInputError(
                 "there is no file yet to infer the schema from", file=self.uri, remedy="give the source a schema="
             )
-        read = files[:1] if self._format(files) == "parquet" else files
+        read = files[:1] if (kind := self._format(files)) == "parquet" else files
+        if kind != "parquet":
+            some_at_a_time(lambda file: require_text(self._location, file, self._text(kind)), read)
         try:
             found = self._inferred(session, read)
         except Exception as error:
@@ -240,8 +256,8 @@ class FileSource(Connector):
 
     def _check_inferred(self, names: Sequence[str]) -> None:
         """Refuse what no table can have: no column at all, or several whose names differ in case alone."""
-        folded = [name.lower() for name in names]
-        alike = [name for name in names if folded.count(name.lower()) > 1]
+        times = Counter(name.lower() for name in names)
+        alike = [name for name in names if times[name.lower()] > 1]
         if alike or not names:
             told = f"have {' and '.join(alike)}, which differ in case alone" if alike else "are empty"
             raise BadInputError(
@@ -252,6 +268,8 @@ class FileSource(Connector):
     def _inferred(self, session: SparkSession, files: Sequence[SourceFile]) -> str:
         kind = self._format(files)
         options: dict[str, str] = {}
+        if kind == "parquet" and (by_footer := parquet_format.inferred(self._location, files[0])) is not None:
+            return by_footer.to_json()
         if kind != "parquet":
             text = self._text(kind)
             options = dict(text.options)
@@ -314,9 +332,14 @@ class FileSource(Connector):
         self._seen.move_to(start, consumed)
         seen = self._seen.among([file.path for file in found], names)
         then = [(file, seen.get(without_name(file.path, names))) for file in found]
-        touched = [(file, was) for file, was in then if was and file.size == was.size and file.modified != was.modified]
+        same = [(file, was) for file, was in then if was and file.size == was.size and file.modified != was.modified]
+        content = {without_name(file.path, names): file for items in consumed() for file in files_of(items)} if same else {}
+        known = [replace(content[without_name(file.path, names)], path=file.path) for file, _ in same]
+        others = set(other_content(self._location, known))
+        touched = [(file, was) for file, was in same if self._location.full_path(file) not in others]
         for file, was in touched:
             self._location.set_time(file, was.modified)
+        warn_of_other_content(sorted(others))
         warn_of_other_sizes(self._location, [(file, was) for file, was in then if was and file.size != was.size])
         return [self._location.full_path(file) for file, _ in touched]
 
@@ -366,20 +389,36 @@ class FileSource(Connector):
         files = files_of(items)
         if not files:
             raise MissingInputError("there is no file to read", file=self.uri, remedy="put the table's files there")
-        self._location.require(files)
+        self._require(files)
         kind = self._format(files)
         columns = Schema.from_json(schema_json).types
         if kind == "parquet":
-            self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
-        elif self._text(kind).is_looked_into:
-            self._each(files, lambda file: self._text(kind).verify(self._location, file, columns))
-        elif kind == "json":
+            some_at_a_time(lambda file: parquet_format.verify(self._location, file, columns, self.missing_columns), files)
+            return
+        if self._text(kind).is_looked_into:
+            some_at_a_time(lambda file: self._text(kind).verify(self._location, file, columns, self.missing_columns), files)
+            return
+        if kind == "csv":  # of others all lines are looked at, and what is none fails
+            some_at_a_time(lambda file: require_text(self._location, file, self._text(kind)), files)
+        if kind == "json":
             warn_of_other_names(self._location, files[0], self._text(kind), columns)
 
     @override
     def verify_again(self, items: JSON, schema_json: str) -> None:
         """Look whether the files are there unchanged, and no further."""
-        self._location.require(files_of(items))
+        self._require(files_of(items))
+
+    def _require(self, files: Sequence[SourceFile]) -> None:
+        self._location.require(files)
+        check_content(self._location, files)
+
+    @override
+    def with_content(self, items: JSON) -> JSON:
+        return [file.to_json() for file in with_content(self._location, files_of(items))]
+
+    @override
+    def other_content(self, items: JSON) -> Sequence[str]:
+        return other_content(self._location, as_listed(self._location, files_of(items)))
 
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the files ``items``, after ``verify``."""
@@ -412,24 +451,25 @@ class FileSource(Connector):
             return self.read(session, items, schema_json)
         self.verify(items, schema_json)
         wanted: dict[str, bool] = {}
-        self._each(files, lambda file: wanted.update({file.path: may_have_any(self._location, file, any_of)}))
+        some_at_a_time(lambda file: wanted.update({file.path: may_have_any(self._location, file, any_of)}), files)
         left = [file for file in files if wanted[file.path]]
         return self._frame(session, left, schema_json, "fail") if left else empty(session, schema_json)
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The file, and if possible the record, its line and column, that made the engine fail."""
-        files = {self._location.full_path(file): file for file in files_of(items)}
+        files, kind = {self._location.full_path(file): file for file in files_of(items)}, self._format(files_of(items))
         return explain_read_failure(
             error,
             files,
             lambda file: self._frame(session, [file], schema_json, "fail"),
             lambda file: self._frame(session, [file], schema_json, "reject"),
             self._lines,
+            None if kind == "parquet" else lambda file: require_text(self._location, file, self._text(kind)),
         )
 
     def _lines(self, file: SourceFile) -> Iterator[bytes]:
         with self._location.opened(file, decompress=True) as stream:
-            yield from io.BufferedReader(stream)
+            yield from bounded_lines(io.BufferedReader(stream), self._location.full_path(file))
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
         """From Parquet footers; unknown for text."""
@@ -477,15 +517,6 @@ class FileSource(Connector):
         if kind == "parquet":
             return parquet_format.footer(self._location, file).rows
         return self._text(kind).count_rows(self._location, file)
-
-    def _each(self, files: Sequence[SourceFile], look: Callable[[SourceFile], None]) -> None:
-        """Look at files, some at a time: an object store takes its time for each."""
-        if len(files) == 1:  # starting threads would cost more than looking
-            look(files[0])
-            return
-        with ThreadPoolExecutor(_READERS) as pool:
-            for _ in pool.map(look, files):
-                pass
 
 
 def _first_line(error: Exception) -> str:

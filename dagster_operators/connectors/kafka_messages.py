@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from dagster_operators.connectors.debezium_events import json_value, keyed_events_of
+from dagster_operators.connectors.python_rows import python_rows
 from dagster_operators.connectors.sink import SinkRows
 
 Message: TypeAlias = tuple[bytes | None, bytes | None]
@@ -28,12 +29,11 @@ def row_messages(rows: SinkRows, key: Sequence[str]) -> Iterator[Message]:
     """
     names = {name.lower(): name for name in rows.schema.names}
     wanted = [names[each.lower()] for each in key]
-    for batch in rows:
-        for row in batch.to_pylist():
-            gone = bool(row.pop(rows.deleted)) if rows.deleted else False
-            shown = {name: json_value(value) for name, value in row.items()}
-            told = {name: shown[name] for name in wanted}
-            yield _text(told) if wanted else None, None if gone else _text(shown)
+    for row in python_rows(rows):
+        gone = bool(row.pop(rows.deleted)) if rows.deleted else False
+        shown = {name: json_value(value) for name, value in row.items()}
+        told = {name: shown[name] for name in wanted}
+        yield _text(told) if wanted else None, None if gone else _text(shown)
 
 
 def event_messages(rows: SinkRows, key: Sequence[str]) -> Iterator[Message]:

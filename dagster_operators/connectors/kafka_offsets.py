@@ -104,13 +104,14 @@ def first_offsets(
     lost = {number: low for number, (low, _) in found.bounds.items() if first[number] < low}
     if lost:
         number, low = next(iter(lost.items()))
+        missed = sum(begin - first[each] for each, begin in lost.items())
         behind = {"offsets": {str(each): lost.get(each, offset) for each, offset in sorted(first.items())}}
         raise BadInputError(
             f"records of partition {number} were deleted before they were read: it was read up to offset {first[number]}, and "
             f"begins at {low}",
             topic=topic,
-            remedy=f'go on without them: pipeline.reset(source, {behind}, tables="keep"); and run the pipeline more '
-            "often than the topic's retention.ms",
+            remedy=f'go on without these {missed} records: pipeline.reset(source, {behind}, tables="keep"); and run the '
+            "pipeline more often than the topic's retention.ms",
         )
     return first
 

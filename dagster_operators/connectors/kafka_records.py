@@ -14,7 +14,7 @@ from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     import confluent_kafka as kafka
@@ -186,18 +186,68 @@ def place_of(record: str) -> tuple[str, str, str]:
     return (f"concat({opening}, regexp_replace({record}, {pattern}, ''))", *parts)  # type: ignore[return-value]  # two of them
 
 
+class UnfitTimeError(Exception):
+    """A record has a timestamp that is no time up to the year 9999.
+
+    Args:
+        record: The record.
+        moment: Its timestamp, in milliseconds since 1970.
+    """
+
+    def __init__(self, record: kafka.Message, moment: int) -> None:
+        super().__init__(moment)
+        self.topic, self.moment = record.topic(), moment
+        self.partition, self.offset = record.partition() or 0, record.offset() or 0
+
+    def as_input(self, first: Mapping[int, int]) -> BadInputError:
+        """The error of an epoch that would begin with the record; a position by hand names all partitions.
+
+        Args:
+            first: The offset that each partition is read from.
+        """
+        behind = {str(number): offset for number, offset in sorted({**first, self.partition: self.offset + 1}.items())}
+        return BadInputError(
+            f"the record at offset {self.offset} of partition {self.partition} has the timestamp {self.moment} milliseconds, "
+            "which is no time up to the year 9999",
+            topic=self.topic,
+            remedy=f"go on without this 1 record: pipeline.reset(source, {{'offsets': {behind}}}, tables='keep')",
+        )
+
+
+def stored(
+    first: Mapping[int, int], end: dict[int, int], store: Callable[[Mapping[int, tuple[int, int]]], tuple[str, int]]
+) -> tuple[str, int, dict[int, int]]:
+    """Have records stored up to the first one that cannot be: an epoch takes all before it, the next one begins with it.
+
+    Args:
+        first: The offset that each partition is read from.
+        end: The offset that each partition is to be read up to.
+        store: What stores the records of ranges of offsets, and gives the file's name and its rows.
+
+    Returns:
+        The name, the rows, and the offsets that were come to.
+
+    Raises:
+        BadInputError: The first record of a partition cannot be stored.
+
+    >>> stored({0: 5, 1: 7}, {0: 9, 1: 7}, lambda ranges: (str(ranges), 4))
+    ('{0: (5, 9)}', 4, {0: 9, 1: 7})
+    """
+    while True:
+        try:
+            return *store({number: (first[number], end[number]) for number in first if first[number] < end[number]}), end
+        except UnfitTimeError as unfit:
+            if unfit.offset == first[unfit.partition]:
+                raise unfit.as_input(first) from None
+            end = {**end, unfit.partition: unfit.offset}
+
+
 def _time(record: kafka.Message) -> datetime | None:
     kind, moment = record.timestamp()
     try:
         return _EPOCH + timedelta(milliseconds=moment) if kind else None
     except OverflowError as error:
-        behind = {"offsets": {str(record.partition()): (record.offset() or 0) + 1}}
-        raise BadInputError(
-            f"the record at offset {record.offset()} of partition {record.partition()} has the timestamp {moment} milliseconds, "
-            "which is no time up to the year 9999",
-            topic=record.topic(),
-            remedy=f"go on behind it: pipeline.reset(source, {behind}, tables='keep')",
-        ) from error
+        raise UnfitTimeError(record, moment) from error
 
 
 def _headers(record: kafka.Message) -> list[dict[str, object]] | None:

@@ -22,7 +22,16 @@ from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
 from dagster_operators.connectors.kafka_transaction import KafkaTransaction
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns, check_key_of_updates
+from dagster_operators.connectors.sink import (
+    LET_GO_ON,
+    OF_ANOTHER_SINK,
+    WRITTEN_AGAIN,
+    Sink,
+    SinkAttempt,
+    SinkRows,
+    check_columns,
+    check_key_of_updates,
+)
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
@@ -79,7 +88,7 @@ class KafkaSink(Sink):
         check_place(servers, topic, options, timeout)
         check_place(servers, topic if book is None else book, None, transaction_timeout)
         if format not in {"json", DEBEZIUM}:
-            raise PipelineError(f"a KafkaSink writes json and {DEBEZIUM}, not {format!r}")
+            raise PipelineError(f"a KafkaSink writes json and {DEBEZIUM}, not {format!r}", remedy="choose one of them")
         if format == DEBEZIUM and not keys_of(key):
             raise PipelineError("change events need a key", remedy="name the columns that tell the rows apart: key='id'")
         self.servers, self.topic, self.format, self.book = servers, topic, format, book
@@ -176,7 +185,7 @@ class KafkaSink(Sink):
                 f"the book {book} has epoch {noted.epoch} as the last of this sink, and the pipeline has epoch {attempt.after}: "
                 "the pipeline was put back to an earlier state",
                 topic=self.topic,
-                remedy="put both back to one moment; or go on behind it with another name of the sink, to_sink(..., name=...); "
+                remedy="put both back to one moment; or go on behind it with another name of the sink (name= of to_sink); "
                 f"or {self._by_hand(Noted(attempt.after, attempt.generation), book)}",
             )
         check_types(rows.schema)
@@ -191,7 +200,7 @@ class KafkaSink(Sink):
         if self._open is not None and self._open[0] == attempt:
             return
         if self._given is None or self._given[0].attempt != attempt:
-            raise NotPreparedError("another process was given the rows", topic=self.topic)
+            raise NotPreparedError("another process was given the rows", topic=self.topic, remedy=WRITTEN_AGAIN)
         given, rows = self._given
         transaction, noted = self._alone(generation, book)
         self._require_ours(noted, given, book)
@@ -225,7 +234,9 @@ class KafkaSink(Sink):
         if self._done < epoch:
             noted, _ = self._looked(None, book=self._book_of(commit_data))
             if not noted.is_of(epoch, attempt) and not (noted.epoch > epoch and self._is_ours(noted)):
-                raise NotPreparedError("the transaction is gone, and the book does not show the epoch", topic=self.topic)
+                raise NotPreparedError(
+                    "the transaction is gone, and the book does not show the epoch", topic=self.topic, remedy=WRITTEN_AGAIN
+                )
         self._open = self._given = None
 
     @override
@@ -318,7 +329,7 @@ class KafkaSink(Sink):
                 remedy="let one of them go on alone, and delete the other; if that is this one, stop the other one, and "
                 f"{self._by_hand(replace(noted, generation=generation, run=None), book)}",
             )
-        raise FencedError("a newer run of the pipeline has taken the sink over", topic=self.topic)
+        raise FencedError("a newer run of the pipeline has taken the sink over", topic=self.topic, remedy=LET_GO_ON)
 
     def _by_hand(self, note: Noted, book: str) -> str:
         """How to have the book say what the ledger does."""
@@ -372,5 +383,5 @@ class KafkaSink(Sink):
 
 def _attempt(commit_data: JSON) -> str:
     if not isinstance(commit_data, dict) or not isinstance(commit_data.get("attempt"), str):
-        raise SinkError(f"this is no commit data of a KafkaSink: {commit_data!r}")
+        raise SinkError(f"this is no commit data of a KafkaSink: {commit_data!r}", remedy=OF_ANOTHER_SINK)
     return str(commit_data["attempt"])

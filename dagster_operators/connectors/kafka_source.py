@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from typing_extensions import override
@@ -30,6 +31,7 @@ from dagster_operators.connectors.kafka_records import (
     ParquetRecords,
     RecordFile,
     place_of,
+    stored,
     without_place,
 )
 from dagster_operators.connectors.kafka_topic import KafkaTopic
@@ -52,7 +54,7 @@ KafkaFormat: TypeAlias = Literal["raw", "json", "debezium-json"]
 """What is read of records: all there is, values that are JSON, or values that are change events."""
 
 _SET_ASIDE: Final = (
-    'read on and set such records aside, in the table <source>_rejects: KafkaSource(..., corrupt="reject"); nobody can correct a '
+    'read on and set such records aside, in a table: KafkaSource with corrupt="reject"; nobody can correct a '
     "record that is in a topic"
 )
 _FORMATS: Final = ("raw", "json", DEBEZIUM)
@@ -111,7 +113,7 @@ class KafkaSource(Connector):
     def __post_init__(self) -> None:
         check_place(self.servers, self.topic, self.options, self.timeout)
         if self.format not in _FORMATS:
-            raise PipelineError(f"a KafkaSource reads {', '.join(_FORMATS)}, not {self.format!r}")
+            raise PipelineError(f"a KafkaSource reads {', '.join(_FORMATS)}, not {self.format!r}", remedy="choose one of them")
         if (self.format == "raw") != (self.schema is None):
             told = "records as they are have columns of their own" if self.schema else f"{self.format} needs the columns"
             raise PipelineError(told, remedy='leave schema= out, or give format="json"' if self.schema else "give schema=")
@@ -227,8 +229,8 @@ class KafkaSource(Connector):
             found = topic.look()
             first = first_offsets(known, found, self.topic, lambda: self._begin(topic, list(found.bounds)))
             end = end_offsets(first, found, self.max_records)
-            ranges = {number: (first[number], end[number]) for number in first if first[number] < end[number]}
-            name, rows = self._spool(root, topic, ranges, several=len(found.bounds) > 1)
+            store = partial(self._spool, root, topic, several=len(found.bounds) > 1)
+            name, rows, end = stored(first, end, store)
         offsets: dict[str, JSON] = {str(number): offset for number, offset in sorted(end.items())}
         heard = self._heard(known, first, end, found.bounds)
         if offsets == known.get("offsets"):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from dagster_operators.connectors.kafka_client import client, error_of, settings, told_as
+from dagster_operators.connectors.sink import WRITTEN_AGAIN
 from dagster_operators.errors import NotPreparedError, OperatorsError, SinkError, SinkUnavailableError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class KafkaTransaction:
                 raise self._error(error, None) from None
             if error.txn_requires_abort():
                 self.abort()
-            raise NotPreparedError(f"Kafka did not commit the transaction: {error.str()}") from None
+            raise NotPreparedError(f"Kafka did not commit the transaction: {error.str()}", remedy=WRITTEN_AGAIN) from None
 
     def abort(self) -> None:
         """Take all of it back, as far as it is not taken back already."""

@@ -122,7 +122,8 @@ class OperatorSource(Connector):
 
     def config(self) -> dict[str, JSON]:
         """What the operator shows."""
-        return {"operator": self.uri, **dict(self.operator.display())}
+        shown: Any = self.operator.display()
+        return {"operator": self.uri, **({"display": shown} if isinstance(shown, str) else dict(shown))}
 
     def identity(self) -> dict[str, JSON]:
         """The operator's class, with what it says gives its positions their meaning."""
@@ -168,7 +169,7 @@ class OperatorSource(Connector):
         root = self._root()
         tidy(root, self._spool, known.get("spool", ()))
         # What the operator changes in place is its own, while it has its turn and afterwards: it is given a copy, and leaves one.
-        context = _Context(self.name, deepcopy(known.get("position")))
+        context = _Context(self.name, deepcopy(known.get("position")), self.root)
         spool = _Spool(root, self._spool, self._schema, self.name)
         with spool:
             end, left = self._turn(context, spool)
@@ -192,7 +193,9 @@ class OperatorSource(Connector):
             raise error.at(source=self.name) from error
         except Exception as error:
             raise BadInputError(
-                f"the source raised {type(error).__name__}: {error}", source=self.name, remedy="see the cause"
+                f"the source raised {type(error).__name__}: {error}",
+                source=self.name,
+                remedy="correct the code of its run(), by the lines that the traceback ends with; then run again",
             ) from error
         if end not in get_args(SourceEnd):
             raise PipelineError(
@@ -256,11 +259,12 @@ class OperatorSource(Connector):
 
 
 class _Context:
-    """The :class:`~dagster_operators.connectors.source_operator.SourceContext` of a turn."""
+    """The :class:`~dagster_operators.connectors.source_operator.SourceContext` of a turn, and the storage root."""
 
-    def __init__(self, source: str, position: Any) -> None:
+    def __init__(self, source: str, position: Any, root: str) -> None:
         self.source = source
         self.position = position
+        self.root = root
         self.is_idle = False
 
     def idle(self) -> None:

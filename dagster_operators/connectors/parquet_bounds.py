@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.connectors.parquet_calendar import Calendar
 from dagster_operators.graph.conditions import Bounds, may_hold
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.storage.location import FileLocation, SourceFile
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_ALIKE: Final = 1901
+"""The first year of which the hybrid calendar and the Gregorian one say the same in every zone."""
 
 
 def may_have_any(location: FileLocation, file: SourceFile, conditions: Iterable[str]) -> bool:
@@ -45,10 +48,11 @@ def bounds(location: FileLocation, file: SourceFile, columns: frozenset[str]) ->
         # A dot is in the path of a nested column, which the name of another one could look like.
         plain = [field for field in opened.schema_arrow if "." not in field.name and field.name in places]
         wanted = [field for field in plain if field.name.lower() in columns]
-        return {field.name.lower(): _bounds(metadata, places[field.name], field.type) for field in wanted}
+        is_hybrid = Calendar.of(metadata.metadata).is_hybrid
+        return {field.name.lower(): _bounds(metadata, places[field.name], field.type, is_hybrid=is_hybrid) for field in wanted}
 
 
-def _bounds(metadata: FileMetaData, place: int, kind: DataType) -> Bounds:
+def _bounds(metadata: FileMetaData, place: int, kind: DataType, *, is_hybrid: bool) -> Bounds:
     chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
     counted = [_nulls(chunk) for chunk in chunks]
     nulls = None if None in counted else sum(count for count in counted if count is not None)
@@ -56,7 +60,10 @@ def _bounds(metadata: FileMetaData, place: int, kind: DataType) -> Bounds:
     known = [extent for extent in extents if extent is not None]
     if not known or len(known) < len(extents):
         return Bounds(nulls=nulls, rows=metadata.num_rows)
-    return Bounds(min(low for low, _ in known), max(high for _, high in known), nulls, metadata.num_rows)
+    low, high = min(low for low, _ in known), max(high for _, high in known)
+    if is_hybrid and isinstance(low, date) and low.year < _FIRST_ALIKE:  # another day in the calendar that is read
+        return Bounds(nulls=nulls, rows=metadata.num_rows)
+    return Bounds(low, high, nulls, metadata.num_rows)
 
 
 def _nulls(chunk: ColumnChunkMetaData) -> int | None:

@@ -37,7 +37,7 @@ CHANGE_TYPE: Final = "_change_type"
 _BEFORE_ALL: Final = 0
 """As of which there is nothing to be read."""
 
-_NO_MORE: Final = "if nothing comes any more, say so: pipeline.source(..., finished=True)"
+_NO_MORE: Final = "if nothing comes any more, say so by finished=True of the source"
 
 _CHANGE_FIELDS: Final[list[dict[str, Any]]] = [{"name": CHANGE_TYPE, "type": "string", "nullable": True, "metadata": {}}]
 
@@ -90,7 +90,7 @@ class PipelineSource(DeltaReader):
     def __post_init__(self) -> None:
         given: Any = self.root
         if isinstance(getattr(given, "root", None), str):
-            object.__setattr__(self, "pipeline", self.pipeline or given.name)
+            object.__setattr__(self, "pipeline", self.pipeline or getattr(given, "stored_name", given.name))
             given = given.root
         object.__setattr__(self, "root", os.fspath(given).rstrip("/") if given else "")
         names: Sequence[Any] = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
@@ -100,7 +100,7 @@ class PipelineSource(DeltaReader):
                 "a PipelineSource needs a pipeline and a table", remedy="name both: PipelineSource('data/shop', 'orders')"
             )
         if self.max_epochs is not None and self.max_epochs < 1:
-            raise PipelineError(f"max_epochs has to be at least 1, not {self.max_epochs}")
+            raise PipelineError(f"max_epochs has to be at least 1, not {self.max_epochs}", remedy="give a number from 1, or none")
         location = FileLocation(self.uri, Access.of(self.storage_options), is_folder=True)
         object.__setattr__(self, "_log", DeltaLog(location))
         object.__setattr__(self, "_upstream", Upstream(str(self.root), self.storage_options))
@@ -233,7 +233,7 @@ class PipelineSource(DeltaReader):
         if isinstance(start, dict) and not self._up.has(epoch, self.table):
             raise self._up.ended(epoch, self.table, _NO_MORE)
         if not self.changes and self._up.is_updating(self.table):
-            raise self._refused("is an updating table, whose rows change from epoch to epoch", "read")
+            raise self._refused("is an updating or replaced table, whose rows change from epoch to epoch", "read")
         version = self._up.version(epoch, self.table)
         self._up.require_own(epoch, self.table)
         more = (last := self._up.epoch()) is not None and last.epoch > epoch.epoch
@@ -320,7 +320,7 @@ class PipelineSource(DeltaReader):
         anew = '; or read it anew, into tables that begin anew: pipeline.reset(source, 0, tables="restart")' * (verb != "read")
         return BadInputError(
             f"the table {self.table!r} {why}, and cannot be {verb} as rows that were added", table=self.uri,
-            remedy=f'read its changes: PipelineSource(..., changes=True), then .as_changes("{CHANGE_TYPE}"){anew}',
+            remedy=f'read its changes: PipelineSource with changes=True, then .as_changes("{CHANGE_TYPE}"){anew}',
         )  # fmt: skip
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -354,6 +354,10 @@ class PipelineSource(DeltaReader):
         self._up.require_files(self.table, version, [each.file.path for each in files])
         return files
 
+    @override
+    def _require_as_written(self, files: Sequence[DataFile]) -> None:
+        self._up.require_as_written(self.table, files)
+
     def _both(self, first: int, last: int) -> tuple[list[DataFile], list[DataFile]]:
         """The files that are no longer there, and those that are new."""
         before = {each.file.path: each for each in self._all_files(first - 1)}
@@ -368,6 +372,7 @@ class PipelineSource(DeltaReader):
     @override
     def _read_changes(self, session: SparkSession, first: int, last: int, schema_json: str) -> DataFrame:
         gone, new = self._both(first, last)
+        self._require_as_written([*gone, *new])
         names = [name for name in Schema.from_json(schema_json).names if name != CHANGE_TYPE]
         before, after = (read_files(session, self._log.location, files, self._columns(last, names)) for files in (gone, new))
         return rows_changed(before, after, CHANGE_TYPE)

@@ -6,29 +6,23 @@ says nothing: there Parquet files are read by Arrow in its workers.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.graph.places import FILE, PLACE
-from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.names import quoted
-from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 PLACES_DDL: Final = f"{FILE} bigint, {PLACE} bigint"
 
 _PATH: Final = "__do_path"
 _NUMBER: Final = "__do_number"
-_LONGEST: Final = 2**42
+LONGEST: Final = 2**42
 """No file has so many bytes: numbers of files are multiples of it, to which the piece's beginning is added."""
 
-_ROWS: Final = 16 * 1024
-_TASKS: Final = 32
 _SCHEME: Final = "^[A-Za-z0-9]+:/+"
 
 _METADATA: Final = "_metadata"
@@ -73,55 +67,11 @@ def in_order_of_files(rows: DataFrame, uris: Sequence[str]) -> DataFrame:
     names = [quoted(name) for name in rows.columns if name not in (_PATH, FILE, PLACE)]
     if len(uris) == 1:
         return rows.drop(_PATH)
-    numbers = [(re.sub(_SCHEME, "", uri), number * _LONGEST) for number, uri in enumerate(uris)]
+    numbers = [(re.sub(_SCHEME, "", uri), number * LONGEST) for number, uri in enumerate(uris)]
     listed = rows.sparkSession.createDataFrame(numbers, f"{_PATH} string, {_NUMBER} bigint")
     unknown = f"CAST(raise_error(concat('a row is of another file than was asked for: ', {_PATH})) AS BIGINT)"
     found = rows.join(F.broadcast(listed), _PATH, "left")
     return found.selectExpr(*names, f"coalesce({_NUMBER}, {unknown}) + {FILE} AS {FILE}", PLACE)
-
-
-def read_parquet_with_places(
-    session: SparkSession, location: FileLocation, files: Iterable[tuple[int, SourceFile]], schema_json: str
-) -> DataFrame:
-    """The rows of Parquet files in the columns of the schema, and their places, read by Arrow in the engine's workers.
-
-    Args:
-        session: The engine's session.
-        location: Where the files are.
-        files: The files, each with its number in the slice.
-        schema_json: The columns; one that a file does not have is null in all its rows.
-    """
-    schema = Schema.from_json(schema_json).with_nulls()
-    wanted = schema.to_arrow()
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for told in batch.column(0).to_pylist():
-                number, file = json.loads(told)
-                yield from _rows_of(location, SourceFile.from_json(file), wanted, number)
-
-    listed = [(json.dumps([number, file.to_json()]),) for number, file in files]
-    some = session.createDataFrame(listed, "file string").repartition(min(len(listed), _TASKS))
-    return some.mapInArrow(read, f"{schema.to_ddl(everything=False)}, {PLACES_DDL}")
-
-
-def _rows_of(location: FileLocation, file: SourceFile, wanted: pa.Schema, number: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    place, whole = 0, pa.schema([*wanted, (FILE, pa.int64()), (PLACE, pa.int64())])
-    with location.opened(file) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet:
-        here = [name for name in wanted.names if name in parquet.schema_arrow.names]
-        for rows in parquet.iter_batches(_ROWS, columns=here, use_threads=False):
-            columns = [_column(rows, field) for field in wanted]
-            yield pa.RecordBatch.from_arrays([*columns, *places_of(number, place, rows.num_rows)], schema=whole)
-            place += rows.num_rows
-
-
-def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    import pyarrow as pa
-
-    return rows.column(field.name).cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
 
 
 def places_of(file: int, first: int, rows: int) -> list[Any]:

@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dagster_operators.connectors.sink import LET_GO_ON
 from dagster_operators.errors import FencedError, SinkError, SinkUnavailableError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Book:
                 sink=self.sink,
                 generation=generation,
                 current_generation=current,
-                remedy="let that run go on; start a new one if it has ended",
+                remedy=LET_GO_ON,
             )
 
     def generation(self) -> int:

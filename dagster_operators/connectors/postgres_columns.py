@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.connectors.postgres_times import as_whole_numbers, far_times, is_time, time_text
 from dagster_operators.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ class TableColumn:
     Attributes:
         name: Its name.
         type: Its type as the server writes it.
-        base: The name of its type, below a domain.
+        base: The name of its type, below domains; of an array, the type of its elements.
         is_array: Whether it is an array.
         required: Whether a row must give a value: it may not be null and has no default.
         generated: Whether the server computes it, so that no row may give one.
+        modifier: Length, precision or scale of its type as the server keeps them; -1 for none.
     """
 
     name: str
@@ -46,20 +48,28 @@ class TableColumn:
     is_array: bool = False
     required: bool = False
     generated: bool = False
+    modifier: int = -1
 
 
 _COLUMNS: Final = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod),
-       coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory) = 'A',
-       a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', a.attgenerated <> '' OR a.attidentity = 'a'
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type b ON b.oid = t.typbasetype AND t.typtype = 'd'
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+WITH RECURSIVE inner_types AS (
+  SELECT attnum, atttypid AS type, atttypmod AS modifier, false AS is_array, 0 AS depth
+  FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+  SELECT i.attnum, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+         CASE WHEN i.modifier = -1 THEN t.typtypmod ELSE i.modifier END, i.is_array OR t.typtype <> 'd', i.depth + 1
+  FROM inner_types i JOIN pg_type t ON t.oid = i.type WHERE t.typtype = 'd' OR (t.typcategory = 'A' AND t.typelem <> 0)
+)
+SELECT DISTINCT ON (a.attnum) a.attname, format_type(a.atttypid, a.atttypmod), t.typname, i.is_array,
+       a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', a.attgenerated <> '' OR a.attidentity = 'a', i.modifier
+FROM inner_types i JOIN pg_attribute a ON a.attrelid = %s AND a.attnum = i.attnum JOIN pg_type t ON t.oid = i.type
+ORDER BY a.attnum, i.depth DESC
 """
 
 
 def columns_of_table(connection: psycopg.Connection, oid: int) -> list[TableColumn]:
     """The columns of a table."""
-    return [TableColumn(*row) for row in connection.execute(_COLUMNS, (oid,))]
+    return [TableColumn(*row) for row in connection.execute(_COLUMNS, (oid, oid))]
 
 
 def match(
@@ -139,7 +149,7 @@ def _fits(column: TableColumn, kind: pa.DataType) -> bool:  # noqa: PLR0911 - on
 
     base = column.base
     if pt.is_nested(kind):
-        return base in _DOCUMENTS or (column.is_array and pt.is_list(kind))
+        return pt.is_list(kind) if column.is_array else base in _DOCUMENTS
     if column.is_array:
         return False
     if pt.is_string(kind):
@@ -157,8 +167,13 @@ def _fits(column: TableColumn, kind: pa.DataType) -> bool:  # noqa: PLR0911 - on
     return base == "bytea" and bool(pt.is_binary(kind))
 
 
-def to_csv(batch: pa.RecordBatch, columns: Mapping[str, TableColumn], marks: Sequence[str] = ()) -> bytes:
+def to_csv(batch: pa.RecordBatch, columns: Mapping[str, TableColumn], more: Sequence[str] = ()) -> bytes:
     """The rows as CSV without a header: null is nothing at all, everything else is quoted.
+
+    Args:
+        batch: The rows.
+        columns: The table's column of each of the stream's.
+        more: Columns of the stream that follow, as they are.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"s": ["a,b", "", None], "n": [1, None, 3]})
@@ -171,10 +186,10 @@ def to_csv(batch: pa.RecordBatch, columns: Mapping[str, TableColumn], marks: Seq
     from pyarrow import csv
 
     arrays = [_as_text(batch.column(name), column.is_array) for name, column in columns.items()]
-    arrays += [batch.column(mark) for mark in marks]
+    arrays += [batch.column(name) for name in more]
     written = io.BytesIO()
     options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
-    csv.write_csv(pa.RecordBatch.from_arrays(arrays, names=[*columns, *marks]), written, options)
+    csv.write_csv(pa.RecordBatch.from_arrays(arrays, names=[*columns, *more]), written, options)
     return written.getvalue()
 
 
@@ -185,10 +200,11 @@ def _as_text(values: pa.Array, is_array: bool) -> pa.Array:  # noqa: FBT001 - th
 
     if pt.is_nested(values.type):
         write = _array if is_array else _document
-        return pa.array([None if value is None else write(value, values.type) for value in values.to_pylist()], pa.string())
+        plain = values.cast(as_whole_numbers(values.type)).to_pylist()
+        return pa.array([None if value is None else write(value, values.type) for value in plain], pa.string())
     if pt.is_binary(values.type) or pt.is_large_binary(values.type):
         return pa.array([None if value is None else f"\\x{value.hex()}" for value in values.to_pylist()], pa.string())
-    return values
+    return far_times(values) if is_time(values.type) else values
 
 
 def _array(value: Any, kind: pa.DataType) -> str:
@@ -208,7 +224,12 @@ def _element(item: Any, kind: pa.DataType) -> str:
         return "NULL"
     if pt.is_list(kind) or pt.is_large_list(kind):
         return _array(item, kind)
-    text = _document(item, kind) if pt.is_nested(kind) else f"\\x{item.hex()}" if isinstance(item, bytes) else str(item)
+    if pt.is_nested(kind):
+        text = _document(item, kind)
+    elif is_time(kind):
+        text = time_text(item, kind)
+    else:
+        text = f"\\x{item.hex()}" if isinstance(item, bytes) else str(item)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -223,9 +244,11 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pt.is_map(kind):
-        return {str(key): _plain(item, kind.item_type) for key, item in value}
+        return {str(_plain(key, kind.key_type)): _plain(item, kind.item_type) for key, item in value}
     if pt.is_struct(kind):
         return {field.name: _plain(value[field.name], field.type) for field in kind}
     if pt.is_list(kind) or pt.is_large_list(kind):
         return [_plain(item, kind.value_type) for item in value]
+    if is_time(kind):
+        return time_text(value, kind)
     return value.hex() if isinstance(value, bytes) else value

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dagster_operators.connectors.postgres_columns import TableColumn, columns_of_table, match, to_csv
+from dagster_operators.connectors.postgres_exact import check_exact
+from dagster_operators.connectors.postgres_keys import key_check, quoted
 from dagster_operators.connectors.postgres_session import explained
 from dagster_operators.connectors.sink import SinkRows
 from dagster_operators.errors import SinkError
@@ -27,15 +29,6 @@ class TableName(NamedTuple):
     def sql(self) -> str:
         """Its full name as the server reads it."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
-
-
-def quoted(name: str) -> str:
-    """A name as the server reads it, whatever is in it.
-
-    >>> print(quoted('dep "x" time'))
-    "dep ""x"" time"
-    """
-    return '"' + name.replace('"', '""') + '"'
 
 
 def load(
@@ -59,36 +52,41 @@ def load(
 
     Raises:
         SchemaError: The columns do not fit.
-        SinkError: Two rows have the same key.
+        SinkError: Two rows have the same key, or a value would be changed.
     """
     marks = (rows.deleted,) if rows.deleted else ()
     matched = match(columns, rows.schema, columns_of_table(connection, table.oid), marks)
     wanted = key or rows.keys
     if wanted is None:
-        _copy(connection, table.sql, rows, matched)
+        _copy(connection, table.sql, rows, matched, {})
         return
     given = {name.lower(): column.name for name, column in matched.items()}
     _merge(connection, table, rows, matched=matched, keys=[given[name.lower()] for name in wanted], attempt=attempt)
 
 
-def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, TableColumn]) -> None:
+def _copy(
+    connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, TableColumn], more: Mapping[str, str]
+) -> None:
+    """Copy the rows into a table, with columns of the stream under further names, quoted."""
     import psycopg
 
-    marks = (rows.deleted,) if rows.deleted else ()
-    names = ", ".join(quoted(name) for name in (*(column.name for column in matched.values()), *marks))
+    names = ", ".join((*(quoted(column.name) for column in matched.values()), *more))
     command = f"COPY {table} ({names}) FROM STDIN WITH (FORMAT csv)".encode()
+    copied = 0
     try:
         with connection.cursor() as cursor, cursor.copy(command) as copy:
             for batch in rows:
-                copy.write(to_csv(batch, matched, marks))
+                check_exact(batch, matched, copied)
+                copy.write(to_csv(batch, matched, tuple(more.values())))
+                copied += batch.num_rows
     except psycopg.Error as error:
         told = explained(error)
         if "row" in told.where:
-            told.where["row"] = _row_at(rows, matched, told.where["row"])
+            told.where["row"] = _row_at(rows, matched, told.where["row"], tuple(more.values()))
         raise told from error
 
 
-def _row_at(rows: SinkRows, matched: Mapping[str, TableColumn], line: int) -> int:
+def _row_at(rows: SinkRows, matched: Mapping[str, TableColumn], line: int, more: Sequence[str] = ()) -> int:
     r"""The number of the row that ends at or after a line of what COPY was given: text may have lines of its own.
 
     >>> import pyarrow as pa
@@ -99,7 +97,7 @@ def _row_at(rows: SinkRows, matched: Mapping[str, TableColumn], line: int) -> in
     """
     number = end = 0
     for batch in rows:
-        for row in csv.reader(io.StringIO(to_csv(batch, matched).decode(), newline="")):
+        for row in csv.reader(io.StringIO(to_csv(batch, matched, more).decode(), newline="")):
             number += 1
             end += 1 + sum(value.count("\n") for value in row)
             if end >= line:
@@ -128,8 +126,12 @@ def _merge(
     names = [column.name for column in matched.values()]
     every, by = ", ".join(map(quoted, names)), ", ".join(map(quoted, keys))
     mark = quoted(rows.deleted) if rows.deleted else ""
-    run(f"CREATE TABLE {staging} AS SELECT {every}{mark and f', false AS {mark}'} FROM {table.sql} WITH NO DATA")
-    _copy(connection, staging, rows, matched)
+    check = key_check(connection, table.oid, rows.schema, matched, keys)
+    raw = {check.raw(key): name for key, name in check.given.items()}
+    more = "".join(f""", '' COLLATE "C" AS {name}""" for name in raw) + (mark and f", false AS {mark}")
+    run(f"CREATE TABLE {staging} AS SELECT {every}{more} FROM {table.sql} WITH NO DATA")
+    _copy(connection, staging, rows, matched, raw | ({mark: rows.deleted} if rows.deleted else {}))
+    check.run(run, table=table.sql, staged=staging, keys=keys)
     if rows.keys is None:
         twice = run(f"SELECT {by} FROM {staging} GROUP BY {by} HAVING count(*) > 1 LIMIT 1").fetchone()
         if twice is not None:

@@ -92,7 +92,11 @@ def explained(error: psycopg.Error, secrets: tuple[str, ...] = ()) -> OperatorsE
         return SinkError(f"PostgreSQL does not allow it: {told}", remedy="grant the right to the sink's role", **place)
     if state.startswith("42"):
         return SchemaError(f"the table does not fit: {told}{detail}", remedy="change the table or the sink's settings", **place)
-    return SinkError(f"PostgreSQL refused: {told}{detail}", remedy="see the cause", **place)
+    return SinkError(
+        f"PostgreSQL refused: {told}{detail}", sqlstate=state or None,
+        remedy="correct in PostgreSQL what it says, whose manual explains the code; then run again, which writes no row twice",
+        **place,
+    )  # fmt: skip
 
 
 def _secrets(dsn: str) -> tuple[str, ...]:

@@ -12,10 +12,19 @@ from typing_extensions import override
 
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, session_name
-from dagster_operators.connectors.postgres_load import TableName, load, quoted
+from dagster_operators.connectors.postgres_keys import quoted
+from dagster_operators.connectors.postgres_load import TableName, load
 from dagster_operators.connectors.postgres_session import DSN, connect
 from dagster_operators.connectors.secret_settings import only_names
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns, check_key_of_updates
+from dagster_operators.connectors.sink import (
+    OF_ANOTHER_SINK,
+    WRITTEN_AGAIN,
+    Sink,
+    SinkAttempt,
+    SinkRows,
+    check_columns,
+    check_key_of_updates,
+)
 from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.functions.references import Reference
@@ -29,6 +38,17 @@ if TYPE_CHECKING:
 _BOOK: Final = "dagster_operators_epochs"
 _CONNECTION: Final = re.compile(r"://|\b(host|dbname|user|password|service)\s*=", re.IGNORECASE)
 """What no name of a table has in it, and connection strings have."""
+
+_FULL: Final = ("database", "schema", "table")
+_TABLE: Final = (
+    "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.oid = to_regclass(%s)"
+)
+_NO_TABLE: Final = (
+    "create it, or correct the name (case counts, and a name with a dot in it is in quotes: 'public.\"a.b\"'), or the search_path"
+)
+_NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^.]+)')
+"""A name, in quotes or without."""
 
 _LONGEST_GID: Final = 199
 """Bytes; the server refuses longer names of prepared transactions."""
@@ -59,7 +79,8 @@ class PostgresSink(Sink):
     Args:
         dsn: The connection string (``postgresql://...`` or ``host=... dbname=...``), ``"env:NAME"`` for one in an environment
             variable, or a function that gives one. It is read anew for every connection and never stored or shown.
-        table: The table, ``"table"`` or ``"schema.table"``; it must exist.
+        table: The table, ``"table"`` or ``"schema.table"``; it must exist. A name with a dot in it is in quotes:
+            ``'public."a.b"'``.
         columns: The stream's columns that go there, or a mapping to other names in the table; by default all, by name.
         mode: ``"append"`` inserts every row. ``"upsert"`` replaces the row of the same key; an updating stream needs it.
         key: For ``"upsert"``, the stream's columns that are a unique key of the table; by default the updating stream's own.
@@ -98,7 +119,7 @@ class PostgresSink(Sink):
                 remedy="name that first: PostgresSink('env:NAME', 'schema.table')",
             )
         if mode not in ("append", "upsert"):
-            raise PipelineError(f"the mode is 'append' or 'upsert', not {mode!r}", table=table)
+            raise PipelineError(f"the mode is 'append' or 'upsert', not {mode!r}", table=table, remedy="choose one of them")
         if mode == "append" and key is not None:
             raise PipelineError("an appending sink has no key", table=table, remedy="use mode='upsert', or leave key out")
         self._dsn = dsn
@@ -172,7 +193,12 @@ class PostgresSink(Sink):
         check_key_of_updates(stream, self.key, table=self.table)
         missing = [name for name in self.key or stream.keys or () if chosen and name.lower() not in map(str.lower, chosen)]
         if missing:
-            raise SchemaError(f"columns= leaves out the key {missing[0]!r}", column=missing[0], table=self.table)
+            raise SchemaError(
+                f"columns= leaves out the key {missing[0]!r}",
+                column=missing[0],
+                table=self.table,
+                remedy="name the key among the columns, too",
+            )
 
     @override
     def config(self) -> dict[str, Any]:
@@ -222,7 +248,7 @@ class PostgresSink(Sink):
             prepared = target.book.prepared()
             self._drop(target, [other for other in prepared if other != gid])
             if gid not in prepared:
-                raise NotPreparedError(f"the prepared transaction {gid} is gone", table=self.table)
+                raise NotPreparedError(f"the prepared transaction {gid} is gone", table=self.table, remedy=WRITTEN_AGAIN)
 
     @override
     def commit(self, epoch: int, commit_data: JSON) -> None:
@@ -230,7 +256,9 @@ class PostgresSink(Sink):
         gid = _gid(commit_data)
         with self._target(None) as target:
             if not target.book.finish("COMMIT", gid) and target.book.committed() < epoch:
-                raise NotPreparedError(f"the prepared transaction {gid} is gone and was not committed", table=self.table)
+                raise NotPreparedError(
+                    f"the prepared transaction {gid} is gone and was not committed", table=self.table, remedy=WRITTEN_AGAIN
+                )
             target.book.forget_before(epoch)
 
     @override
@@ -269,14 +297,12 @@ class PostgresSink(Sink):
         name = session_name(self.pipeline, self.name, generation)
         try:
             with connect(self._dsn, name, connect_timeout=self._connect_timeout, lock_seconds=self._lock_timeout) as connection:
-                found = connection.execute(
-                    "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-                    " WHERE c.oid = to_regclass(%s)",
-                    (".".join(map(quoted, self.table.split("."))),),
-                ).fetchone()
+                parts = _parts(self.table)
+                elsewhere = len(parts) > len(_FULL) or (len(parts) == len(_FULL) and parts[0] != connection.info.dbname)
+                found = None if elsewhere else connection.execute(_TABLE, (".".join(map(quoted, parts)),)).fetchone()
                 if found is None or found[3] not in {"r", "p"}:
                     problem = "there is no such table" if found is None else "this is no table"
-                    raise SchemaError(problem, remedy="create it, or correct the name (case counts) or the search_path")
+                    raise SchemaError(problem, remedy=_NO_TABLE)
                 table = TableName(*found[:3])
                 yield _Target(connection, table, Book(connection, table.schema, self._book, self.pipeline, self.name))
         except FencedError:
@@ -297,7 +323,22 @@ class PostgresSink(Sink):
             target.book.finish("ROLLBACK", gid)
 
 
+def _parts(table: str) -> list[str]:
+    """The names of schema and table, or of the table alone.
+
+    >>> _parts("public.routes"), _parts('public."a.b"'), _parts('"say ""x"" "')
+    (['public', 'routes'], ['public', 'a.b'], ['say "x" '])
+    """
+    names, place = [], 0
+    while found := _NAME.match(table, place):
+        names.append(found[2] if found[1] is None else found[1].replace('""', '"'))
+        place = found.end() + 1
+        if table[found.end() :][:1] not in {"", "."}:
+            return table.split(".")
+    return names if place > len(table) else table.split(".")
+
+
 def _gid(commit_data: JSON) -> str:
     if not isinstance(commit_data, dict) or not isinstance(commit_data.get("prepared"), str):
-        raise SinkError(f"this is no commit data of a PostgresSink: {commit_data!r}")
+        raise SinkError(f"this is no commit data of a PostgresSink: {commit_data!r}", remedy=OF_ANOTHER_SINK)
     return str(commit_data["prepared"])

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
+from dagster_operators.connectors.file_content import OF_NO_ENCODING
 from dagster_operators.connectors.rejects import split_rejects
-from dagster_operators.connectors.text_format import OF_NO_ENCODING, SAY_WHICH
+from dagster_operators.connectors.text_format import SAY_WHICH
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ SET_ASIDE: Final = 'correct the file, or set such records aside with corrupt="re
 """What to do about a record that cannot be parsed."""
 
 
-def explain_read_failure(
+def explain_read_failure(  # noqa: PLR0917 - several ways to look at a file
     error: BaseException,
     files: Mapping[str, F],
     frame: Callable[[F], DataFrame],
     rejects: Callable[[F], DataFrame] | None = None,
     lines: Callable[[F], Iterable[bytes]] | None = None,
+    look: Callable[[F], None] | None = None,
 ) -> SourceError | None:
     """The error about a file that an engine's error amounts to, or None if it is about something else.
 
@@ -47,26 +49,28 @@ def explain_read_failure(
         frame: Reads one file; finds the one at fault if the engine does not name it.
         rejects: Reads one file with its corrupt records set aside, if it can have any.
         lines: Gives the lines of one that has them.
+        look: Raises an error for a file that is something else than it is read as.
     """
     text = _without_trace(error)
     named = [path for path in files if path in text or path in unquote(text)]
-    if named and (_ABOUT_INPUT.search(text) or _VANISHED.search(text)):
-        return _explained(text, named[0], files[named[0]], rejects, lines)
+    if named and any(about.search(text) for about in (_ABOUT_INPUT, _VANISHED, _NO_ENCODING)):
+        return _explained(text, named[0], files[named[0]], rejects, lines, look)
     if _NAMES_FILES in text or not _ABOUT_INPUT.search(text):
         return None
     for path, file in files.items():
         failure = _attempt(functools.partial(_read_all, frame, file))
         if isinstance(failure, Exception):
-            return _explained(_without_trace(failure), path, file, rejects, lines)
+            return _explained(_without_trace(failure), path, file, rejects, lines, look)
     return None
 
 
-def _explained(
+def _explained(  # noqa: PLR0917 - all that is known of it
     text: str,
     path: str,
     file: F,
     rejects: Callable[[F], DataFrame] | None,
     lines: Callable[[F], Iterable[bytes]] | None,
+    look: Callable[[F], None] | None,
 ) -> SourceError:
     if _VANISHED.search(text):
         return MissingInputError("an input file of the epoch has vanished", file=path, remedy="put it back, then run again")
@@ -74,6 +78,9 @@ def _explained(
         return MissingInputError(
             "an input file cannot be read", file=path, remedy="check that the engine can reach and read it, then run again"
         )
+    other = _attempt(functools.partial(look, file)) if look else None
+    if isinstance(other, BadInputError):
+        return other
     reject = _attempt(functools.partial(_first_reject, rejects, file)) if rejects else None
     if encoding := _NO_ENCODING.search(text):
         return BadInputError(encoding[0], file=path, remedy=SAY_WHICH)

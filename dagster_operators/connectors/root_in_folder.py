@@ -9,7 +9,7 @@ from dagster_operators.connectors.file_format import format_named, suffix_of
 from dagster_operators.errors import PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
 
-_OF_A_LEDGER = re.compile(r"(?:^|/)ledger/r\d{12}-[0-9a-f]{12}\.parquet$")
+_OF_A_LEDGER = re.compile(r"(?:^|/)ledger/r\d{12}-[0-9a-f]{12}(?:-[0-9a-f]{32})?\.parquet$")
 
 
 def refuse_a_root(

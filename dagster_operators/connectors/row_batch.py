@@ -44,7 +44,11 @@ def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
     for place, (name, kind) in enumerate(types.items()):
         if table is not None:
             if name not in table.column_names:
-                raise BadInputError(f"batch {number} of the memory source has no such column", column=name)
+                raise BadInputError(
+                    f"batch {number} of the memory source has no such column",
+                    column=name,
+                    remedy="give the batch the column, or leave it out of the schema",
+                )
             values: Any = table[name].combine_chunks()
         else:
             values = [_value(row, name, place, types, number) for row in batch]
@@ -71,7 +75,7 @@ def infer_arrow(batches: Iterable[Any]) -> Table:
         for row in batch:
             if not isinstance(row, Mapping):
                 raise BadInputError(
-                    "rows given as tuples need a schema", remedy='for example MemorySource(..., schema="k string, v long")'
+                    "rows given as tuples need a schema", remedy='for example MemorySource with schema="k string, v long"'
                 )
             rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -93,7 +97,11 @@ def batch_values(batch: Any, column: str, names: Sequence[str]) -> list[Any]:
     table = _as_arrow(batch)
     if table is not None:
         if column not in table.column_names:
-            raise BadInputError("a batch of the memory source has no such column", column=column)
+            raise BadInputError(
+                "a batch of the memory source has no such column",
+                column=column,
+                remedy="give the batch the column, or leave it out of the schema",
+            )
         values = table[column]
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
@@ -117,11 +125,16 @@ def _value(row: Any, name: str, place: int, types: Mapping[str, DataType], numbe
     if isinstance(row, Mapping):
         if unknown := [key for key in row if key not in types]:
             raise BadInputError(
-                f"batch {number} of the memory source has a column that the schema does not have", column=unknown[0]
+                f"batch {number} of the memory source has a column that the schema does not have",
+                column=unknown[0],
+                remedy="leave the column out, or write it into the schema",
             )
         return row.get(name)
     if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(types):
-        raise BadInputError(f"batch {number} of the memory source has a row {row!r} that does not have {len(types)} values")
+        raise BadInputError(
+            f"batch {number} of the memory source has a row {row!r} that does not have {len(types)} values",
+            remedy="give each row a value of each column of the schema",
+        )
     return row[place]
 
 
@@ -139,7 +152,9 @@ def _column(values: Any, name: str, kind: DataType, arrow_type: Any, number: int
         return pa.array([_convert(value, kind) for value in values], type=arrow_type)
     except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         raise BadInputError(
-            f"batch {number} of the memory source has a value that is no {kind.shown}: {error}", column=name
+            f"batch {number} of the memory source has a value that is no {kind.shown}: {error}",
+            column=name,
+            remedy="correct the value, or the column's type in the schema",
         ) from error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import StreamType
@@ -18,6 +18,17 @@ from dagster_operators.graph.slice import JSON
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+WRITTEN_AGAIN: Final = "run again, which gives the sink the rows of the epoch again: they are staged until it is complete"
+"""What to do where a sink lost rows that it had prepared."""
+
+LET_GO_ON: Final = "let that run go on; start a new one if it has ended"
+"""What to do in a run that another has taken over from."""
+
+OF_ANOTHER_SINK: Final = (
+    "give the name the sink that it had when the epoch began, until that is complete; name the new one otherwise"
+)
+"""What to do about commit data of another kind of sink."""
 
 
 @dataclass(frozen=True)

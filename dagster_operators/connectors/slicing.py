@@ -37,7 +37,7 @@ class SliceLimits:
         for name in ("max_files", "max_bytes", "max_rows"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise PipelineError(f"{name} has to be a number from 1, not {value!r}")
+                raise PipelineError(f"{name} has to be a number from 1, not {value!r}", remedy="give a whole number from 1")
 
     def take(self, files: Sequence[SourceFile], count_rows: Callable[[SourceFile], int]) -> list[SourceFile]:
         """The first of ``files``, as far as the limits go.
@@ -104,7 +104,10 @@ class SeenFiles:
             self._begin("", {})
             slices = self._follow(target, consumed())
         if self.digest != target:
-            raise LedgerError("the slices in the ledger do not add up to the source's position", position=position)
+            raise LedgerError(
+                "the slices in the ledger do not add up to the source's position", position=position,
+                remedy="put the storage root back from a backup; or pipeline.reset(source, 0, tables='restart') reads all anew",
+            )  # fmt: skip
         if memory and slices >= REMEMBERED_SLICES:
             memory.remember(self.digest, self.before, self.files)
 
@@ -150,5 +153,5 @@ def files_of(items: JSON) -> list[SourceFile]:
 
 
 def _chain(digest: str, files: Sequence[SourceFile]) -> str:
-    text = json.dumps([digest, [file.to_json() for file in files]])
+    text = json.dumps([digest, [file.listed() for file in files]])
     return hashlib.sha256(text.encode()).hexdigest()

@@ -65,7 +65,7 @@ class SnapshotSource(Connector):
         named = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, Sequence) else ()
         if not named or not all(isinstance(name, str) and name for name in named):
             raise PipelineError(
-                f"{keys!r} is no key", remedy="name the columns that tell an extract's rows apart: SnapshotSource(..., key='id')"
+                f"{keys!r} is no key", remedy="name the columns that tell an extract's rows apart: SnapshotSource with key='id'"
             )
         share: object = self.max_deleted
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
@@ -179,7 +179,7 @@ class SnapshotSource(Connector):
     @override
     def outdated(self, piece: SourceSlice) -> bool:
         newer = self.source.next_extract(piece.start) if isinstance(self.source, DeltaSource) else None
-        return newer is not None and newer.slice.items != piece.items
+        return newer is not None and newer.slice.end != piece.end
 
     @override
     def told(self, items: JSON) -> dict[str, Any]:
@@ -192,6 +192,14 @@ class SnapshotSource(Connector):
     @override
     def verify_again(self, items: JSON, schema_json: str) -> None:
         self.source.verify_again(items, schema_json)
+
+    @override
+    def with_content(self, items: JSON) -> JSON:
+        return self.source.with_content(items)
+
+    @override
+    def other_content(self, items: JSON) -> Sequence[str]:
+        return self.source.other_content(items)
 
     @override
     def verify_position(self, position: JSON | None) -> None:

@@ -108,8 +108,8 @@ class SourceOperator:
         found = public_scalars({name: value for name, value in vars(self).items() if name != "waits_for"})
         return {name: value for name, value in found.items() if name not in secrets and not holds_secret(name, value)}
 
-    def display(self) -> Mapping[str, Any]:
-        """What explain and lineage show of the source; must hold no secrets. By default nothing."""
+    def display(self) -> Mapping[str, Any] | str:
+        """The settings, or a text, that explain and lineage show of the source; must hold no secrets. By default nothing."""
         return {}
 
 

@@ -7,12 +7,16 @@ import csv
 import io
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from functools import lru_cache, partial
+from typing import IO, Any, AnyStr, Final, Literal
 
+from dagster_operators.connectors.file_content import LOOKED_AT, OF_NO_ENCODING, refuse_other_content
+from dagster_operators.connectors.missing_columns import MissingColumns, require_columns
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
 
@@ -39,10 +43,14 @@ timestampformat timestampntzformat timezone unescapedquotehandling usefasttimest
 _KNOWN = frozenset(_NAMES.split())
 """The options of Spark's readers of text, in lower case."""
 
-OF_NO_ENCODING: Final = "an input file is no text of the encoding"
 SAY_WHICH: Final = "write it again in that encoding, or say which it has, such as options={'encoding': 'ISO-8859-1'}"
 
 _BLOCK = 1 << 20
+_MOST_COLUMNS: Final = 20_480
+"""So many columns a CSV file may have, as on Spark, unless its options say more."""
+
+LONGEST_LINE: Final = 256 << 20
+"""So many characters a line may have that this process reads."""
 DECIMAL: Final = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 """A decimal as text, by Spark's rules but that a comma is no sign to be left out."""
 
@@ -108,10 +116,22 @@ class TextFormat:
                 "a CSV file is empty: it has no header", file=location.full_path(file),
                 remedy="write it with its header, or remove it; of files without headers say options={'header': False}",
             )  # fmt: skip
-        lowered = [name.lower() for name in names if name]
+        given = self.option("maxColumns", default="")
+        most = int(given) if given.isdecimal() else _MOST_COLUMNS
+        if len(names) > most:
+            raise BadInputError(
+                f"the header has {len(names)} columns, and may have {most}", file=location.full_path(file),
+                remedy=f"correct the file; or allow so many: options={{'maxColumns': {len(names)}}}",
+            )  # fmt: skip
+        times = Counter(name.lower() for name in names if name)
         for name in names:
-            if lowered.count(name.lower()) > 1:
-                raise BadInputError("the header names a column twice", file=location.full_path(file), column=name)
+            if times[name.lower()] > 1:
+                raise BadInputError(
+                    "the header names a column twice",
+                    file=location.full_path(file),
+                    column=name,
+                    remedy="give each column of the file a name of its own",
+                )
         return tuple(names)
 
     def records(self, lines: Iterable[str], *, strict: bool = False) -> Iterator[list[str]]:
@@ -158,8 +178,10 @@ class TextFormat:
         """A file's first line tells something: its columns, or by how its characters begin in what order their bytes are."""
         return self.has_header or self.is_wide
 
-    def verify(self, location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
-        """Look whether a CSV file's header has all columns.
+    def verify(
+        self, location: FileLocation, file: SourceFile, columns: Mapping[str, Any], missing: MissingColumns = "fail"
+    ) -> None:
+        """Look whether a CSV file's header has all columns, unless some may be missing.
 
         Raises:
             BadInputError: A column is not there.
@@ -168,15 +190,11 @@ class TextFormat:
             with decoded_lines(location, file, self) as lines:
                 next(lines, None)
             return
-        found = {name.lower() for name in self.header(location, file)}
-        for column in columns:
-            if column.lower() not in found:
-                raise BadInputError(
-                    f"a column of the schema is not in the file's header, which has {', '.join(sorted(found))}",
-                    file=location.full_path(file),
-                    column=column,
-                    remedy="correct the file, or read files of the other layout with a source of their own",
-                )
+        spelt = {column.lower(): column for column in columns}
+        found = {spelt.get(name.lower(), name.lower()) for name in self.header(location, file)}
+        otherwise = "correct the file, or read files of the other layout with a source of their own"
+        path = location.full_path(file)
+        require_columns(columns, found, missing, where="file's header", file=path, otherwise=otherwise)
 
 
 @contextmanager
@@ -208,9 +226,44 @@ def decoded_lines(location: FileLocation, file: SourceFile, text: TextFormat) ->
     check_encoding(text)
     encoding = "utf-8-sig" if text.is_utf8 else text.encoding
     with readable(location, file), location.opened(file, decompress=True) as stream:
-        lines = iter(io.TextIOWrapper(stream, encoding=encoding, newline=""))
+        begun = io.BufferedReader(stream)
+        refuse_other_content(begun.peek(LOOKED_AT), location.full_path(file), text.encoding, is_wide=text.is_wide)
+        lines = bounded_lines(io.TextIOWrapper(begun, encoding=encoding, newline=""), location.full_path(file))
         first = next(lines, "").removeprefix("\ufeff")  # it is left there where the encoding says the order of bytes
         yield itertools.chain([first] if first else [], lines)
+
+
+@lru_cache(maxsize=1 << 17)
+def require_text(location: FileLocation, file: SourceFile, text: TextFormat) -> None:
+    """See that a file begins as text of its encoding does; it is opened once, as long as it stays what it was.
+
+    Raises:
+        BadInputError: It is something else.
+    """
+    with readable(location, file), location.opened(file, decompress=True) as stream:
+        refuse_other_content(bytes(stream.read(LOOKED_AT)), location.full_path(file), text.encoding, is_wide=text.is_wide)
+
+
+def bounded_lines(text: IO[AnyStr], file: str) -> Iterator[AnyStr]:
+    """The lines of a file with their ends; no line is read that would fill the memory.
+
+    Args:
+        text: The file.
+        file: Its name in errors.
+
+    Raises:
+        BadInputError: A line is too long: a few kilobytes of a compressed file may be one of gigabytes.
+
+    >>> list(bounded_lines(io.StringIO("a;b;"), "a.csv"))
+    ['a;b;']
+    """
+    for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), text.read(0)), start=1):
+        if len(line) > LONGEST_LINE:
+            raise BadInputError(
+                f"a line is longer than {LONGEST_LINE >> 20} MB", file=file, line=number,
+                remedy="write records on lines of their own; if the file is somebody else's, trust it not",
+            )  # fmt: skip
+        yield line
 
 
 def check_encoding(text: TextFormat) -> None:

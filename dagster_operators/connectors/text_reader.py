@@ -17,6 +17,7 @@ from dagster_operators.connectors.text_salvage import read_salvaging, read_stric
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ class TextReader:
         if self._is_read_here(session, files, schema_json):
             read = read_salvaging if corrupt == "reject" else read_strictly
             return read(session, self.location, self.text, files, schema_json, places=places)
-        alike = functools.partial(read_text, session, self.location, self.text)
-        parts = [
-            alike(some, columns=columns, schema_json=schema_json, corrupt=corrupt, places=places)
-            for columns, some in self._layouts(files, schema_json)
-        ]
+        parts = []
+        for columns, some in self._layouts(files, schema_json):
+            there = self._there(columns, schema_json)
+            rows = read_text(
+                session, self.location, self.text, some, columns=columns, schema_json=there, corrupt=corrupt, places=places
+            )
+            parts.append(rows if there == schema_json else _with_nulls(rows, schema_json))
         rows = functools.reduce(lambda left, right: left.union(right), parts)
         return in_order_of_files(rows, self.location.file_uris(files)) if places else rows
 
@@ -69,6 +72,13 @@ class TextReader:
             columns = self.text.header(self.location, file) if self.text.has_header else declared
             groups[columns, file.path.rsplit(".", 1)[-1]].append(file)
         return [(columns, alike) for (columns, _), alike in groups.items()]
+
+    def _there(self, columns: Sequence[str], schema_json: str) -> str:
+        """The schema without the columns that files with these do not have."""
+        schema, names = Schema.from_json(schema_json), {name.lower() for name in columns}
+        fields = tuple(field for field in schema if field.name.lower() in names)
+        is_whole = len(fields) == len(schema.names) or not self.text.has_header
+        return schema_json if is_whole else Schema(fields).to_json()
 
     def _is_read_here(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str) -> bool:
         """Whether the package itself has to cut files into records: on Sail, and where Spark would lose some of a line.
@@ -91,6 +101,13 @@ class TextReader:
                 remedy=f"correct the file, or leave out the option {error.where['option']!r}: then such a line is corrupt",
             ) from error
         return True
+
+
+def _with_nulls(rows: DataFrame, schema_json: str) -> DataFrame:
+    """Rows with all columns of the schema, in its order, and what follows them: those that they do not have are null."""
+    types, there = Schema.from_json(schema_json).types, set(rows.columns)
+    columns = (quoted(name) if name in there else f"CAST(NULL AS {kind.sql}) AS {quoted(name)}" for name, kind in types.items())
+    return rows.selectExpr(*columns, *(quoted(name) for name in rows.columns if name not in types))
 
 
 def check_options(session: SparkSession, text: TextFormat) -> None:

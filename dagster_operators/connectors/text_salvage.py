@@ -10,6 +10,7 @@ import csv
 import functools
 import itertools
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -254,7 +255,8 @@ def _csv_records(
     decimals = [place for place, kind in enumerate(types.values()) if isinstance(kind, DecimalType)]
     header = [name.lower() for name in (next(text.records(read)) if text.has_header else columns)]
     read.taken()
-    places = [header.index(column.lower()) for column in columns]
+    # A column that is missing has a place beyond all values: it is null.
+    places = [header.index(column.lower()) if column.lower() in header else sys.maxsize for column in columns]
     null = text.option("nullValue", default="")
     records = text.records(read, strict=True)
     while True:

@@ -41,6 +41,17 @@ def warn_of_other_sizes(location: FileLocation, files: Sequence[tuple[SourceFile
         warnings.warn(told, RuntimeWarning, stacklevel=3)
 
 
+def warn_of_other_content(paths: Sequence[str]) -> None:
+    """Warn of files that have as many bytes as they had when they were read, but others.
+
+    Args:
+        paths: Where they are.
+    """
+    if paths:
+        told = f"files of other content than when they were read are not the same, and were left as they are: {_named(paths)}"
+        warnings.warn(told, RuntimeWarning, stacklevel=3)
+
+
 def _named(names: Sequence[str]) -> str:
     """The first of some names.
 

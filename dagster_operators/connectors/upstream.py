@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.lost import repair_command
 
 if TYPE_CHECKING:
-    from dagster_operators.storage.delta_log import Commit
+    from dagster_operators.storage.delta_log import Commit, DataFile
     from dagster_operators.storage.root import Root
     from dagster_operators.transactions.history import History
     from dagster_operators.transactions.ledger import DeltaLedger
@@ -42,6 +42,7 @@ class Upstream:
         """The ledger and what it says of the past; None as long as there is none."""
         if self._found is None:
             from dagster_operators.storage.root import Root
+            from dagster_operators.transactions.digests import LedgerDigests
             from dagster_operators.transactions.history import History
             from dagster_operators.transactions.ledger import DeltaLedger
             from dagster_operators.transactions.own_commits import OwnCommits
@@ -51,6 +52,7 @@ class Upstream:
             self._name = pipeline_in(root)
             if self._name is not None:
                 ledger = DeltaLedger(root, self._name, creates=False)
+                root.known_digests = LedgerDigests(ledger)
                 self._found, self._own, self._files = (ledger, History(ledger)), OwnCommits(root, ledger), root
         return self._found
 
@@ -166,8 +168,7 @@ class Upstream:
                 command = repair_command(root.uri, name)
                 raise BadInputError(problem, **{**error.where, "table": name}, remedy=f"put it in order: `{command}`") from None
             if f"/{name}/" in str(error.where.get("file", "")) or not error.remedy:
-                command = shlex.join(["dagster-operators", "doctor", public_uri(root.uri)])
-                error.remedy = f"`{command}` says what is wrong, and what helps"
+                error.remedy = _by_doctor(root)
             raise
 
     def require_files(self, table: str, version: int, paths: Collection[str]) -> None:
@@ -189,6 +190,26 @@ class Upstream:
             if epoch is not last:  # a repair puts the last one in order, and leaves this one as it is
                 told.remedy = 'read it anew, into tables that begin anew: pipeline.reset(source, 0, tables="restart")'
             raise told from None
+
+    def require_as_written(self, table: str, files: Iterable[DataFile]) -> None:
+        """See that files of a table on a local root are as the pipeline wrote them.
+
+        Raises:
+            BadInputError: One is not.
+        """
+        from dagster_operators.storage.presence import lost_files
+        from dagster_operators.transactions.lost import written_files
+        from dagster_operators.transactions.manifest import FileEntry
+
+        root = self._files
+        if root is None or not root.is_local:
+            return
+        entries = [FileEntry(each.file.path, each.file.size, 0, changed_at=each.file.modified // 1000) for each in files]
+        for path, problem in lost_files(root, written_files(f"tables/{table}", entries)).items():
+            raise BadInputError(
+                f"a data file of the table {table!r} {problem}", table=table, file=root.join(path),
+                remedy=_by_doctor(root),
+            )  # fmt: skip
 
     def require_known(self, commit: Commit, table: str) -> None:
         """See that a commit of a table was made by some epoch of the pipeline, or was accepted.
@@ -219,6 +240,11 @@ class Upstream:
         """The epoch that made a version of a table, if one did."""
         name, found = f"tables/{table}", self._ledger()
         return next((done for done in (found[1].completed() if found else ()) if done.versions.get(name, -1) >= version), None)
+
+
+def _by_doctor(root: Root) -> str:
+    """What to do about files and logs of the other pipeline."""
+    return f"`{shlex.join(['dagster-operators', 'doctor', public_uri(root.uri)])}` says what is wrong, and what helps"
 
 
 def _as_input(error: ForeignWriteError) -> BadInputError:

@@ -97,7 +97,7 @@ class _Reader:
     def _function(self, function: FunctionType) -> Iterator[str]:
         yield _source(function) or f"bytecode {function.__code__.co_code.hex()} {_constants(function.__code__)}"
         yield from self.described((function.__defaults__, function.__kwdefaults__))
-        for name, value in _closed_over(function):
+        for name, value in closed_over(function):
             yield f"takes {name}"
             yield from self.described(value)
         for name in sorted(_globals_of(function.__code__)) if self.follow else ():
@@ -126,7 +126,14 @@ class _Reader:
             yield from self.described(dict(vars(value)))
 
 
-def _closed_over(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def closed_over(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The values that a function takes from around it, by their names there, but for those that are not filled yet.
+
+    >>> def adding(number):
+    ...     return lambda row: row + number
+    >>> list(closed_over(adding(3)))
+    [('number', 3)]
+    """
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents

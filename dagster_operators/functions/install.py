@@ -6,6 +6,7 @@ Sail 0.7.2. Where an engine should need another way, this is the place.
 
 from __future__ import annotations
 
+import json
 import threading
 from abc import abstractmethod
 from functools import cached_property
@@ -16,11 +17,15 @@ from weakref import WeakKeyDictionary
 from dagster_operators.errors import EngineError, OperatorsError, PipelineError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.graph.user_functions import UserFunction, known
+from dagster_operators.types.data_type import Field
+from dagster_operators.types.ddl import parse_type
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType as SparkType
 
     from dagster_operators.functions.shipping import EngineFunction
 
@@ -75,12 +80,19 @@ def _register(session: SparkSession, part: EngineFunction) -> None:
             f"{part.name}() is one of Spark's own functions", function=part.name, remedy='give yours another name: name="..."'
         )
     try:
-        made = arrow_udf(part.shipped(), part.returns)
+        made = arrow_udf(part.shipped(), _pyspark_type(part.returns))
         session.udf.register(part.name, made.asNondeterministic() if part.once else made)
     except OperatorsError as error:
         raise error.at(function=part.name) from error
     except Exception as error:
         raise EngineError(
             f"the engine refused the function {part.name!r}: {str(error).strip().splitlines()[0]}", function=part.name,
-            remedy="see the cause; the type that it returns is written as in a schema",
+            remedy="write the type that it returns as in a schema, such as 'array<long>'; the message says what was refused",
         ) from error  # fmt: skip
+
+
+def _pyspark_type(text: str) -> SparkType:
+    """A type as PySpark's own. It would ask the active session what a text means: another engine's, which may have ended."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(Schema((Field("value", parse_type(text)),)).to_json()))["value"].dataType

@@ -20,9 +20,12 @@ from dagster_operators.graph.values import Fields, check_fields
 _OWN: Final = "dagster_operators"
 """This package, whose code is another in each version: what refers to it goes by its place alone, and plans stay readable."""
 
+IN_PYTHON: Final = "call in Python: pipeline.rebuild()"
+"""The way for a program that no command finds; a command puts the call there that does what it was to do."""
+
 IN_PROGRAM: Final = (
     "it is in a program that was run as a script: put it into a module, and write the plan again with to_plan(); "
-    "or, in that program, call in Python: pipeline.rebuild(...)"
+    f"or, in that program, {IN_PYTHON}"
 )
 """What to do about something of ``__main__``, which is another program's by now."""
 
@@ -185,7 +188,7 @@ class ObjectReference:
         if self.left_out:
             raise PlanError(
                 f"{self.left_out[0]!r} of {self.type} is a secret, which a plan does not hold", function=str(self.type),
-                remedy=f"give it again: from_plan(..., secrets={{name: {{{self.left_out[0]!r}: ...}}}})",
+                remedy=f"give it again: from_plan with secrets={{'the function': {{{self.left_out[0]!r}: 'the secret'}}}}",
             )  # fmt: skip
         kind = self.type.resolve()
         made = kind.__new__(kind)

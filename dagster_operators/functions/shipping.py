@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,24 @@ def pickled(function: Any, module: str | None, name: str) -> bytes:
             f"the function {name!r} cannot be sent to workers: {error}", function=name,
             remedy="let it make what it needs (a connection, a lock, a session) when it is called, not when it is defined",
         ) from error  # fmt: skip
+
+
+def pickled_with(value: Any, modules: Sequence[str], name: str) -> bytes:
+    """A value with all that some modules define for it, as bytes.
+
+    Args:
+        value: The value.
+        modules: The user's modules that its functions come from.
+        name: The operator, for errors.
+
+    Raises:
+        PipelineError: It holds on to something that cannot be sent.
+    """
+    pickler: Any = import_module("pyspark.cloudpickle")
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(_by_value(module, pickler))
+        return pickled(value, None, name)
 
 
 @contextmanager

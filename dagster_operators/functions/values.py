@@ -93,20 +93,24 @@ def as_array(result: Any, kind: pa.DataType, rows: int, name: str) -> pa.Array:
     """
     import pyarrow as pa
 
+    from dagster_operators.types.exact_cast import exact_array, exact_cast
+
     try:
         if isinstance(result, pa.ChunkedArray):
             result = result.combine_chunks()
         if isinstance(result, pa.Array):
-            array = result if result.type == kind else result.cast(kind)
+            array = exact_cast(result, kind)
         elif isinstance(result, pa.Scalar | str | bytes) or not hasattr(result, "__len__"):
             raise UserFunctionError(
                 f"the function {name!r} returned {shortened(result)}, which is no column", function=name,
                 remedy="return an array with one value for each row",
             )  # fmt: skip
-        elif isinstance(result, list | tuple) and pa.types.is_integer(kind) and any(isinstance(value, float) for value in result):
-            array = pa.array(result).cast(kind)  # of a list pa.array would cut 1.9 to 1
         else:
-            array = pa.array(result, type=kind, from_pandas=type(result).__module__.startswith("pandas"))
+            from_pandas = type(result).__module__.startswith("pandas")
+            if isinstance(result, list | tuple) or str(getattr(result, "dtype", "")) == "object":
+                array = exact_array(result, kind, from_pandas=from_pandas)
+            else:
+                array = exact_cast(pa.array(result, from_pandas=from_pandas), kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
         raise UserFunctionError(
             f"the function {name!r} did not return {kind}: {str(error).splitlines()[0]}", function=name,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.exchange import Exchange
 from dagster_operators.graph.operator import LogicalOperator
 
 
@@ -20,9 +21,11 @@ class Place:
 
     Attributes:
         table: The table that its rows go to as they are, if any.
+        raw_changes: Whether its rows are changes as a user's log has them, which may take back what is not there.
     """
 
     table: str | None = None
+    raw_changes: bool = False
 
 
 class Need(Protocol):
@@ -44,6 +47,20 @@ class RowsGoToTable:
     def unmet(self, place: Place) -> str | None:
         """Whether there is such a table."""
         return None if place.table is not None else "needs that its rows go straight to a table"
+
+
+@dataclass(frozen=True)
+class ChangesAreRaw:
+    """The operator reads changes as a user's log has them: no operator has seen that they take back what is there.
+
+    >>> ChangesAreRaw().unmet(Place(raw_changes=True))
+    >>> ChangesAreRaw().unmet(Place())
+    'is for changes that as_changes() reads'
+    """
+
+    def unmet(self, place: Place) -> str | None:
+        """Whether they are such."""
+        return None if place.raw_changes else "is for changes that as_changes() reads"
 
 
 @dataclass(frozen=True)
@@ -70,12 +87,35 @@ class Alternative:
         lowered: What it lowers to: a physical operator, several parts, or ``()`` to hand the only input on.
         needs: What must hold for it.
         cost: What it is estimated to cost, where that is known.
+        exchanges: Of each input, which rows must meet. Without any, the operator's ports say so.
+
+    >>> from dagster_operators.graph.exchange import Broadcast, Forward
+    >>> str(Alternative("broadcast the second", "join", exchanges=(Forward(), Broadcast())).exchanges[1])
+    'broadcast'
     """
 
     name: str
     lowered: object
     needs: tuple[Need, ...] = ()
     cost: Cost | None = None
+    exchanges: tuple[Exchange, ...] = ()
+
+    def exchanges_at(self, operator: LogicalOperator, ports: Sequence[Exchange]) -> tuple[Exchange, ...]:
+        """Its exchange for each input of an operator.
+
+        Args:
+            operator: The operator.
+            ports: The exchanges of its ports.
+
+        Raises:
+            PipelineError: It names more exchanges than there are inputs, or fewer.
+        """
+        if self.exchanges and len(self.exchanges) != len(ports):
+            raise PipelineError(
+                f"the alternative {self.name!r} of {operator.label} has {len(self.exchanges)} exchanges for {len(ports)} inputs",
+                operator=operator.name, remedy="name one exchange for each input, or none to take those of the ports",
+            )  # fmt: skip
+        return self.exchanges or tuple(ports)
 
 
 class CostModel(Protocol):
@@ -102,8 +142,10 @@ class Choice:
 
     Attributes:
         taken: Its name.
-        why: Why that one.
+        why: The reason.
         others: Why not each of the others, by name.
+        preferred: Whether it is the first of those that fit.
+        recorded: Whether it is recorded with the plan, since another one may be taken another time.
 
     >>> str(Choice("in table", "preferred", {"in state": "not chosen"}))
     'in table (preferred; in state: not chosen)'
@@ -112,6 +154,8 @@ class Choice:
     taken: str
     why: str
     others: Mapping[str, str] = field(default_factory=dict)
+    preferred: bool = True
+    recorded: bool = False
 
     def __str__(self) -> str:
         return f"{self.taken} ({'; '.join([self.why, *(f'{name}: {why}' for name, why in self.others.items())])})"
@@ -148,4 +192,4 @@ def choose(
             remedy=f"return one of those that it is given: {', '.join(one.name for one in possible)}",
         )  # fmt: skip
     others = {name: refused.get(name, "not chosen") for name in names if name != taken.name}
-    return taken, Choice(taken.name, why, others)
+    return taken, Choice(taken.name, why, others, preferred=taken is possible[0])

@@ -18,6 +18,8 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema, **where: Any) ->
     """
     import pyarrow as pa
 
+    from dagster_operators.types.exact_cast import exact_cast
+
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
         raise SchemaError(f"{type(rows).__name__} are no rows", remedy="collect a pyarrow RecordBatch or Table", **where)
@@ -38,7 +40,7 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema, **where: Any) ->
     for field in schema:
         column = table[field.name]
         try:
-            columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+            columns.append(exact_cast(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"a column is {column.type} and was declared {field.type} ({error})",

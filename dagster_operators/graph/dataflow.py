@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
-from dagster_operators.graph.alternatives import PREFERRED, CostModel
+from dagster_operators.graph.alternatives import CostModel
 from dagster_operators.graph.changes import ChangeKind
+from dagster_operators.graph.choices import Choices
 from dagster_operators.graph.operator import RETIME, LogicalOperator, StreamType
 from dagster_operators.graph.outputs import SinkOutput, Table
 from dagster_operators.graph.ports import MAIN, StreamRef, check_taken_back
@@ -24,7 +25,7 @@ _LONGEST_NAME = 200
 _WAYS_ROUND: Mapping[ChangeKind, str] = {
     ChangeKind.APPEND: """make insertions of the rows: as_changes("'insert'"); or declare the variable without retracting=True""",
     ChangeKind.UPSERT: "put the operator whose rows change before loop.enter(...), or behind loop.leave(...)",
-    ChangeKind.RETRACT: "declare the variable for changes: loop.variable(..., retracting=True)",
+    ChangeKind.RETRACT: "declare the variable for changes: loop.variable with retracting=True",
 }
 """What to do about a stream of some kind that cannot go round to a variable of another one."""
 
@@ -82,8 +83,8 @@ class Dataflow:
         self.sinks: dict[str, SinkOutput] = {}
         self.side_streams: dict[StreamRef, str] = {}
         """The streams of ports other than the main one that somebody asked for, with their names."""
-        self.cost_model: CostModel = PREFERRED
-        """Chooses where an operator can be lowered in several ways."""
+        self.choices = Choices()
+        """Which way each operator goes that can be lowered in several ways."""
         self.rules_off: frozenset[str] = frozenset()
         """The names of the planner's rules that are not applied."""
         self.scopes: dict[str, Scope] = {}
@@ -106,6 +107,15 @@ class Dataflow:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
+
+    @property
+    def cost_model(self) -> CostModel:
+        """Chooses where an operator can be lowered in several ways."""
+        return self.choices.costs
+
+    @cost_model.setter
+    def cost_model(self, costs: CostModel) -> None:
+        self.choices.costs = costs
 
     def type_of(self, stream: StreamRef) -> StreamType:
         """The type of a stream."""
@@ -142,6 +152,8 @@ class Dataflow:
         try:
             for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
                 port.check(operator.label, self.name_of(stream), kind.changes)
+                if kind.whole:
+                    port.check_whole(operator.label, self.name_of(stream))
             outputs = operator.outputs(types)
             check_times(operator, types, outputs[MAIN])
             check_taken_back(operator.sql(), [kind.changes for kind in types])
@@ -311,6 +323,16 @@ class Dataflow:
         if table.renamed_from:
             self._check_renamed(table)
         operator, kind = self.nodes[table.stream.operator].operator, self.type_of(table.stream)
+        if table.replaced and kind.changes.kind is not ChangeKind.APPEND:
+            raise PipelineError(
+                "an epoch has only the rows that changed, which cannot take the place of all rows of the table",
+                pipeline=self.name, table=table.name, operator=self.name_of(table.stream), remedy="leave mode='replace' out",
+            )  # fmt: skip
+        if kind.whole and not table.replaced:
+            raise PipelineError(
+                "all rows of a table would be appended to another one in each epoch", pipeline=self.name, table=table.name,
+                operator=self.name_of(table.stream), remedy="replace its rows: say mode='replace' of to_table",
+            )  # fmt: skip
         for name, check in table.checks.items():
             check_name("check", name, pipeline=self.name, table=table.name)
             try:
@@ -332,6 +354,11 @@ class Dataflow:
         """
         check_name("sink", output.name, pipeline=self.name)
         self._check_outside(output.stream, sink=output.name)
+        if self.type_of(output.stream).whole:
+            raise PipelineError(
+                "all rows of a table would go to the sink in each epoch", pipeline=self.name, sink=output.name,
+                operator=self.name_of(output.stream), remedy="give the sink the stream that goes to the table",
+            )  # fmt: skip
         for other in self.sinks.values():
             if other.name.lower() == output.name.lower():
                 raise PipelineError(

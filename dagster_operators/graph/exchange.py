@@ -41,33 +41,11 @@ class HashBy:
 
 
 @dataclass(frozen=True)
-class RangeBy:
-    """Rows that are near each other in an order meet, and the parts are in that order too.
-
-    Attributes:
-        order: The columns, each perhaps with DESC.
-    """
-
-    order: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"shuffle by ranges of {', '.join(self.order)}"
-
-
-@dataclass(frozen=True)
 class Broadcast:
     """Every part sees all rows."""
 
     def __str__(self) -> str:
         return "broadcast"
-
-
-@dataclass(frozen=True)
-class Rebalance:
-    """Rows are spread evenly, none with any other in particular."""
-
-    def __str__(self) -> str:
-        return "rebalance"
 
 
 @dataclass(frozen=True)
@@ -78,21 +56,7 @@ class Gather:
         return "shuffle by nothing (one group)"
 
 
-@dataclass(frozen=True)
-class Custom:
-    """An expression says where a row goes.
-
-    Attributes:
-        expression: Spark SQL with a whole number; rows with equal numbers meet.
-    """
-
-    expression: str
-
-    def __str__(self) -> str:
-        return f"shuffle by {self.expression}"
-
-
-Exchange: TypeAlias = Forward | HashBy | RangeBy | Broadcast | Rebalance | Gather | Custom
+Exchange: TypeAlias = Forward | HashBy | Broadcast | Gather
 
 
 def by_keys(keys: tuple[str, ...], *, window: bool = False) -> Exchange:

@@ -315,5 +315,5 @@ def _position(expression: str, error: Exception) -> int | None:
     return max(start, 0) + 1
 
 
-def _fail(expression: str, problem: str, remedy: str = "", *, position: int | None = None) -> NoReturn:
+def _fail(expression: str, problem: str, remedy: str = "write it as Spark SQL", *, position: int | None = None) -> NoReturn:
     raise SchemaError(problem, expression=expression, position=position, remedy=remedy)

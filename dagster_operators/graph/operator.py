@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 from dagster_operators.errors import PipelineError, SchemaError
@@ -19,9 +20,11 @@ from dagster_operators.graph.expressions import is_repeatable
 from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.user_functions import contents_of
-from dagster_operators.graph.values import Fields, canonical_fields, check_fields, shown
+from dagster_operators.graph.values import Fields, at_defaults, briefly, canonical_fields, check_fields
+from dagster_operators.optimizer.properties.fields import NOTHING_FORWARDED, Forwarding
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.kinds import Times
+from dagster_operators.time.watermark import format_duration
 from dagster_operators.types.names import listed
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
@@ -71,6 +74,7 @@ class StreamType:
         complete_windows: Every window that the rows carry is complete in the epoch in which it comes out: all of its rows come in
             that epoch, since its watermark passes the event time of each of them. An operator over these windows keeps no state.
         times: The times of its rows, if they are no event times; then it has no event time.
+        whole: Whether its rows of an epoch are all rows of a table, and not those that came.
     """
 
     columns: tuple[str, ...] | None
@@ -78,6 +82,7 @@ class StreamType:
     changes: Changes = Changes.APPEND
     complete_windows: bool = False
     times: Times | None = None
+    whole: bool = False
 
     @property
     def keys(self) -> tuple[str, ...] | None:
@@ -146,6 +151,12 @@ class LogicalOperator(ABC):
     """Whether it gives the same rows for the same rows, as long as its expressions do."""
     declares_state: ClassVar[bool] = False
     """Whether its state is what its author declared, so that no change of other settings changes what the state means."""
+    stateless: ClassVar[bool] = False
+    """Whether it keeps nothing from one epoch to the next, though its rows are not each made of one."""
+    gives_all: ClassVar[bool] = False
+    """Whether it gives all rows that there are in each epoch anew, whatever came in the epochs before."""
+    by_epoch: ClassVar[bool] = False
+    """Whether its rows are others where those that came in several epochs come in one."""
     keeps_rows: ClassVar[bool] = False
     """Whether it keeps the rows of all epochs; those of a loop are of one."""
     rows_by_name: ClassVar[bool] = False
@@ -161,6 +172,11 @@ class LogicalOperator(ABC):
         if "kind" in vars(cls) and "label" not in vars(cls):
             cls.label = cls.kind
 
+    def __getstate__(self) -> dict[str, Any]:
+        kinds = ((name, value) for base in type(self).__mro__ for name, value in vars(base).items())
+        again = {name for name, value in kinds if isinstance(value, cached_property)}  # may hold what no pickle can
+        return {name: value for name, value in vars(self).items() if name not in again}
+
     @property
     def reads_ahead(self) -> int | None:
         """Up to how much later than a row's event time those of the rows are that it is made of, microseconds; none is earlier.
@@ -173,6 +189,14 @@ class LogicalOperator(ABC):
     def linear(self) -> bool:
         """Whether what it gives for several changes is what it gives for each of them, in whatever order they come."""
         return self.row_wise
+
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:  # noqa: ARG002 - for those that need some for some inputs
+        """Whether its rows depend on those of earlier epochs, which it has in its state, or in the table that it writes.
+
+        Args:
+            inputs: The types of the inputs; without columns where those are not known.
+        """
+        return not (self.row_wise or self.linear or self.stateless)
 
     @property
     def takes_times(self) -> bool:
@@ -233,6 +257,10 @@ class LogicalOperator(ABC):
     @abstractmethod
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         """Which input columns each output column comes from."""
+
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:  # noqa: ARG002
+        """The columns of the first input whose values the main output has unchanged, and their names there; by default none."""
+        return NOTHING_FORWARDED
 
     def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:  # noqa: ARG002
         """Which columns of each input it has to see, so that some columns of its main output are right.
@@ -303,6 +331,26 @@ class LogicalOperator(ABC):
     def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
         """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""
         return ""
+
+    def mixed_inputs(self, before: LogicalOperator, were: Sequence[str], are: Sequence[str]) -> str:  # noqa: ARG002
+        """What is to be told if what it keeps of an input, by a name, would be another's or nobody's; else empty.
+
+        Args:
+            before: The operator as it was.
+            were: The streams that it read, in the order of its inputs.
+            are: Those that it reads now, as they were called then.
+        """
+        return ""
+
+    def going_on(self, before: LogicalOperator, were: Sequence[str], are: Sequence[str]) -> LogicalOperator:  # noqa: ARG002
+        """The operator with the settings of before where its author says nothing, so that what is stored goes on as it was.
+
+        Args:
+            before: The operator as it was.
+            were: The streams that it read, in the order of its inputs.
+            are: Those that it reads now, as they were called then.
+        """
+        return self
 
     def meaning(self) -> list[Any]:
         """What the operator computes: its kind, its settings, and the content of the user's functions that they call."""
@@ -375,9 +423,14 @@ class LogicalOperator(ABC):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def explain(self, *, details: bool = False) -> str:
-        """One line for people: the kind with its settings; with details also its name, traits and signature."""
-        settings = {name: value for name, value in self.encode().items() if name not in ("name", "chain") and value is not None}
-        line = f"{self.kind}({', '.join(f'{name}={shown(value)}' for name, value in settings.items())})"
+        """One line for people: the kind with the settings that were given; with details also its name, traits and signature."""
+        left_out = {"name", "chain", *at_defaults(self)}
+        settings = {name: value for name, value in self.encode().items() if name not in left_out and value is not None}
+        shown = {
+            name: format_duration(value) if name in self.durations and type(value) is int else briefly(value)
+            for name, value in settings.items()
+        }
+        line = f"{self.kind}({', '.join(f'{name}={text}' for name, text in shown.items())})"
         if not details:
             return line
         return f"{self.name}: {line} [{', '.join(sorted(self.traits))}] {self.signature()}"

@@ -47,6 +47,7 @@ class Table:
         renamed_from: What it was called before; empty if it had no other name.
         cluster_by: The columns by which a compaction orders its rows.
         target_file_size: About so many bytes a file has that a compaction writes; 0 for the default.
+        replaced: Whether each epoch's rows take the place of all rows that the table had.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Table:
     renamed_from: str = ""
     cluster_by: tuple[str, ...] = ()
     target_file_size: int = 0
+    replaced: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,3 +11,6 @@ PLACE: Final = "__do_place"
 """The column with a number that ascends along the file or piece."""
 
 PLACES: Final = (FILE, PLACE)
+
+UNPLACED: Final = -1
+"""The place of a row whose source does not know it."""

@@ -56,12 +56,30 @@ class InputPort:
         accepts: The kinds of rows that it can work with.
         exchange: Which rows must meet.
         remedy: What turns a stream of another kind into one it takes; by default what does so in general.
+        whole: Whether all rows of a table may come in, in each epoch again.
     """
 
     name: str
     accepts: frozenset[ChangeKind] = frozenset({ChangeKind.APPEND})
     exchange: Exchange = FORWARD
     remedy: str = ""
+    whole: bool = False
+
+    def check_whole(self, operator: str, stream: str) -> None:
+        """Refuse all rows of a table where the rows of an epoch are expected.
+
+        Args:
+            operator: What the operator is, for the error.
+            stream: The stream's name.
+
+        Raises:
+            SchemaError: With what may be read instead.
+        """
+        if not self.whole:
+            raise SchemaError(
+                f"{operator} takes the rows that come in an epoch, and {stream!r} has all rows of a table in each",
+                remedy="compute with all rows as a data set: .data_set(); or read the stream that goes to the table",
+            )  # fmt: skip
 
     def check(self, operator: str, stream: str, changes: Changes) -> None:
         """Refuse a stream whose rows the operator cannot work with.

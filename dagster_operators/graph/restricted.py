@@ -15,6 +15,16 @@ def reach_of(dataflow: Dataflow) -> Reach:
     return Reach.of(dataflow, dataflow.feedback.items())
 
 
+def computed_each_epoch(dataflow: Dataflow) -> frozenset[str]:
+    """The tables whose rows follow from what each epoch computed: replaced ones, and those behind all rows of a table.
+
+    Epochs that read what several others have read give other rows.
+    """
+    behind = reach_of(dataflow).behind([node.name for node in dataflow if node.operator.gives_all])
+    tables = dataflow.tables.items()
+    return frozenset(name for name, table in tables if table.replaced or table.stream.operator in behind)
+
+
 def restricted_to(dataflow: Dataflow, tables: Collection[str], rules_off: Collection[str]) -> Dataflow:
     """The part of a dataflow that leads to some of its tables, without sinks.
 
@@ -25,7 +35,7 @@ def restricted_to(dataflow: Dataflow, tables: Collection[str], rules_off: Collec
     """
     kept = reach_of(dataflow).before([dataflow.tables[name].stream.operator for name in tables])
     made = Dataflow(dataflow.name)
-    made.cost_model, made.rules_off = dataflow.cost_model, frozenset(rules_off)
+    made.choices, made.rules_off = dataflow.choices.copy(), frozenset(rules_off)
     made.nodes |= {name: node for name, node in dataflow.nodes.items() if name in kept}
     made.scopes |= {name: scope for name, scope in dataflow.scopes.items() if any(node.scope == name for node in made)}
     made.feedback |= {name: stream for name, stream in dataflow.feedback.items() if name in kept}
@@ -55,20 +65,21 @@ class Part:
 
 
 def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[str]) -> Part:
-    """The tables, and all others that show the state of an operator that leads to one of them.
+    """The tables, and all others that show the state of an operator that leads to one of them, and can be computed anew.
 
     Args:
         dataflow: The pipeline.
         tables: The names of tables of it.
         stateful: The operators that have state.
     """
-    reach, ends = reach_of(dataflow), {name: table.stream.operator for name, table in dataflow.tables.items()}
+    reach, never = reach_of(dataflow), computed_each_epoch(dataflow)
+    ends = {name: table.stream.operator for name, table in dataflow.tables.items()}
     found: set[str] = set()
     wanted = set(tables)
     while wanted - found:
         found |= wanted
         before = reach.before([ends[name] for name in found])
         shown = reach.behind([name for name in before if name in stateful])
-        wanted |= {name for name, operator in ends.items() if operator in shown}
+        wanted |= {name for name, operator in ends.items() if operator in shown and name not in never}
     beside = tuple(name for name in ends if name in found and name not in tables)
     return Part(tuple(name for name in ends if name in found), reach.before([ends[name] for name in found]), beside)

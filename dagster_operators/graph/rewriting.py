@@ -177,7 +177,12 @@ class Rewriting:
         children = self._nodes[name].children
         missing = [child for child in children if child not in self._nodes]
         if missing:
-            raise PipelineError(f"the operator reads {missing[0]!r}, which is not there", pipeline=self._plan.name, operator=name)
+            raise PipelineError(
+                f"the operator reads {missing[0]!r}, which is not there",
+                pipeline=self._plan.name,
+                operator=name,
+                remedy="correct the rule: what it puts in has to read a stream that is there",
+            )
         return children
 
     def _check(self, made: Dataflow) -> None:
@@ -193,7 +198,7 @@ class Rewriting:
             if node is None or node.outputs.get(stream.port) != before.outputs[stream.port]:
                 raise PipelineError(
                     f"the stream {str(stream)!r} is {'gone' if node is None else 'another one'}, and somebody sees it",
-                    pipeline=made.name, operator=stream.operator,
+                    pipeline=made.name, operator=stream.operator, remedy="correct the rule: streams that are seen have to stay",
                 )  # fmt: skip
 
     def _read(self, node: Node) -> None:

@@ -23,15 +23,17 @@ class Scope:
 
     Attributes:
         name: Unique in the pipeline.
-        limit: After how many rounds an epoch fails, since the loop seems not to end.
+        limit: After how many rounds an epoch fails, since the loop seems not to end; or after how many the loop ends.
         within_subtask: Whether rows go round in the subtask that has them, and no round is written.
         parent: The loop that it is in: in each round of that it runs until it comes to rest.
+        ends: Whether it ends at its limit, with the rows that have left it; what would go round then is dropped.
     """
 
     name: str
     limit: int
     within_subtask: bool = False
     parent: str = OUTSIDE
+    ends: bool = False
 
 
 def loops_around(scopes: Mapping[str, Scope], loop: str) -> tuple[str, ...]:
@@ -55,7 +57,7 @@ def check_scope(scope: Scope, scopes: Mapping[str, Scope], pipeline: str) -> Non
     """
     where = {"pipeline": pipeline, "loop": scope.name}
     if scope.name in scopes:
-        raise PipelineError(f"there is a loop named {scope.name!r} already", **where)
+        raise PipelineError(f"there is a loop named {scope.name!r} already", **where, remedy="give this one another name")
     if scope.limit < 1:
         raise PipelineError(f"the limit of a loop is {scope.limit} rounds", **where, remedy="allow 1 or more")
     if scope.parent == OUTSIDE:

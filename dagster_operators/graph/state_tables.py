@@ -50,11 +50,13 @@ class StateTable:
         migrate: Brings rows of older versions into the declared shape.
         placed_by: The columns whose hash says which subtask has a row, where several tables of an operator have different ones;
             none of them: all are in the first one's. By default what the operator's input is distributed by.
+        by_name: Whether new nullable columns may be anywhere, as where its columns follow those of an input.
     """
 
     kind: ClassVar[str] = ""
     _needs_key: ClassVar[bool] = True
     placed_by: tuple[str, ...] | None = None
+    by_name: bool = False
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class StateTable:
         if self._needs_key and not self.key:
             raise SchemaError(f"a {type(self).__name__} needs a key", remedy="name one column or several")
         if len(set(self.key)) < len(self.key):
-            raise SchemaError("the state's key names a column twice")
+            raise SchemaError("the state's key names a column twice", remedy="name each column of the key once")
         if (self.retention is None) != (self.time is None):
             missing, given = ("retention", "time") if self.retention is None else ("time", "retention")
             raise SchemaError(f"the state has a {given} but no {missing}", remedy="give both, so that rows expire, or neither")

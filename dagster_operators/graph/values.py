@@ -7,6 +7,7 @@ A value is None, a truth value, a number, text, bytes, a tuple of values, or an 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from dagster_operators.errors import PlanError
@@ -82,6 +83,51 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
     return repr(value) if value is None or isinstance(value, bool | int | float | str | bytes) else str(value)
+
+
+def briefly(value: Any) -> str:
+    """A value as people read it, without the settings that are as they are by default.
+
+    >>> from dataclasses import make_dataclass
+    >>> Limits = make_dataclass("Limits", [("path", str), ("most_files", int, None), ("most_rows", int, None)])
+    >>> briefly((Limits("in", most_rows=3), "append"))
+    "(Limits(path='in', most_rows=3), 'append')"
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(briefly, value))}{',' if len(value) == 1 else ''})"
+    if not is_shown_by_fields(value):
+        return shown(value)
+    left_out = at_defaults(value)
+    given = [each.name for each in fields(value) if each.repr and each.name not in left_out]
+    return f"{type(value).__name__}({', '.join(f'{name}={briefly(getattr(value, name))}' for name in given)})"
+
+
+def at_defaults(value: Any) -> frozenset[str]:
+    """The fields of a dataclass's object that are as they are by default.
+
+    >>> from dataclasses import make_dataclass
+    >>> at_defaults(make_dataclass("Limits", [("path", str), ("most_files", int, None)])("in"))
+    frozenset({'most_files'})
+    """
+    return frozenset(each.name for each in fields(value) if _is_default(each, value)) if is_dataclass(value) else frozenset()
+
+
+def is_shown_by_fields(value: Any) -> bool:
+    """Whether the text of an object is the one that dataclasses make: a class may have its own, as windows do.
+
+    >>> is_shown_by_fields("a text"), is_shown_by_fields(None)
+    (False, False)
+    """
+    kind = type(value)
+    return is_dataclass(kind) and kind.__str__ is object.__str__ and hasattr(kind.__repr__, "__wrapped__")
+
+
+def _is_default(setting: Field[Any], value: Any) -> bool:
+    made = setting.default if setting.default_factory is MISSING else setting.default_factory()
+    if made is MISSING:  # and is not asked for: of a plan that was read the user's code would be imported
+        return False
+    own = getattr(value, setting.name)
+    return type(made) is type(own) and bool(made == own)
 
 
 def check_fields(what: str, fields: Fields, known: Mapping[str, bool], **where: Any) -> None:

@@ -23,6 +23,8 @@ from dagster_operators.types.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from dagster_operators.operators.stage_parts import Exchanges, InputEdge
+
 Rows: TypeAlias = "DataFrame | None"
 """A stream's rows in one epoch; None when there are none."""
 
@@ -140,11 +142,18 @@ class StageContext(Protocol):
         """
 
     @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+
+    @property
     def round(self) -> int:
         """Which round of its loop the stage runs in, from 0; 0 outside of loops."""
 
     def fed_back(self, operator: str) -> Rows:
         """The rows of a loop variable: what was fed back to it in the round before."""
+
+    def whole_table(self, operator: str) -> Rows:
+        """All rows that the table has behind the epoch which the operator's input goes to."""
 
     def pinned(self, operator: str) -> DataFrame:
         """The static table of a lookup, as of the beginning of the epoch."""
@@ -169,6 +178,19 @@ class StageContext(Protocol):
     def report(self, operator: str, figure: str, frame: DataFrame, value: str) -> DataFrame:
         """The same rows, of which an aggregate is a figure that the epoch reports of the operator when they are computed."""
 
+    def figure(self, operator: str, name: str, value: float) -> None:
+        """Take down a figure that the epoch reports of the operator."""
+
+    def exchanges(self, operator: str) -> Exchanges:
+        """The folder in which the operator's workers hand rows to each other."""
+
+    def edges(self, operator: str) -> Sequence[InputEdge]:
+        """The inputs of a physical operator as the planner chose to bring rows there; ``exchanged`` carries them out.
+
+        Args:
+            operator: The physical operator's name: that of the logical one, for a further part with the part's name behind it.
+        """
+
     def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
         """Give the rows of one of the operator's side outputs; they are made only if somebody reads them."""
 
@@ -191,6 +213,10 @@ class OwnTable(Protocol):
         """
 
 
+INTERNAL: Final = "__"
+"""How the names of columns begin that operators add to the rows in their state."""
+
+
 @dataclass(frozen=True)
 class PhysicalState:
     """A state table that an operator declares.
@@ -199,11 +225,13 @@ class PhysicalState:
         name: What it is called.
         range_column: The column that its files are pruned by.
         may_lack: Columns that earlier versions did not write: in their files they are null.
+        of_rows: Whether it has rows with the columns they came with: a column that the input gains is null in those of before.
     """
 
     name: str
     range_column: str | None = None
     may_lack: tuple[str, ...] = ()
+    of_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,6 +318,9 @@ class TableOperator(PhysicalOperator[Facts]):
     Its output must tell all that it has to remember. An alternative with such an operator needs
     :class:`~dagster_operators.graph.alternatives.RowsGoToTable`.
     """
+
+    remembers: ClassVar[bool] = True
+    """Whether the table is its state. Otherwise the table is only its result, which it looks at, and may go elsewhere."""
 
     @property
     @override

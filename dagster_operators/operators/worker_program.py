@@ -171,6 +171,7 @@ class ProgramContext:
         shared: What the programs of one logical operator share in this subtask; an isolated program has it alone.
         watermarks: That of each origin of its inputs: as the epoch began, and from ``on_frontier`` on the new ones.
         ending: What ends with the epoch, from ``on_frontier`` on; of a program with numbered rows in this process.
+        coming: The frontier of each input at the end of the epoch, where it is known as the epoch begins; else nothing.
     """
 
     operator: str
@@ -187,6 +188,7 @@ class ProgramContext:
     shared: MutableMapping[str, Any] = field(default_factory=dict)
     watermarks: MutableMapping[str, int] = field(default_factory=dict)
     ending: Ending = field(default_factory=Ending)
+    coming: Sequence[Frontier] = ()
 
     @property
     def where(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def source_specs(steps: PipelineSteps) -> Iterator[dg.AssetSpec]:
                 steps.keys.inputs[name],
                 description=_input_description(steps, name, kind),
                 kinds={"deltalake" if connector.kind == "delta" else connector.kind},
-                group_name=steps.options.group_name or steps.name,
+                group_name=steps.options.group_name or steps.pipeline.name,
                 metadata={"dagster/uri": public_uri(connector.uri)},
             )
             yield steps.keys.names.spec(steps.pipeline, name, kind, spec)
@@ -69,7 +69,7 @@ def _graph(steps: PipelineSteps, upstream: tuple[str, ...], assets: tuple[str, .
 
     @dg.graph(
         name=steps.name,
-        description=f"One epoch of the pipeline {steps.name}",
+        description=f"One epoch of the pipeline {steps.pipeline.name}",
         ins={name: dg.GraphIn() for name in upstream},
         out={name: dg.GraphOut() for name in outputs},
     )
@@ -89,9 +89,9 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
     spec = dg.AssetSpec(
         table.key,
         deps=table.upstream,
-        description=table.description or None,
+        description=table.description,
         kinds={"sail" if steps.engine == "sail" else "spark", "deltalake"},
-        group_name=options.group_name or steps.name,
+        group_name=options.group_name or steps.pipeline.name,
         owners=table.owners or options.owners,
         tags={**options.tags, **table.tags},
         code_version=table.stage.fingerprint,
@@ -112,9 +112,9 @@ def _sink_spec(steps: PipelineSteps, sink: SinkAsset) -> dg.AssetSpec:
     spec = dg.AssetSpec(
         sink.key,
         deps=sink.upstream,
-        description=sink.description or f"Rows that the pipeline {steps.name} hands to the sink {sink.name}",
+        description=sink.description or f"Rows that the pipeline {steps.pipeline.name} hands to the sink {sink.name}",
         kinds={sink.kind},
-        group_name=options.group_name or steps.name,
+        group_name=options.group_name or steps.pipeline.name,
         owners=options.owners,
         tags=options.tags,
         code_version=sink.code_version,
@@ -151,7 +151,7 @@ def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:
 
 def _input_description(steps: PipelineSteps, name: str, kind: str) -> str:
     operator = steps.pipeline.dataflow.nodes[name].operator
-    text = f"{'Source' if kind == 'source' else 'Lookup table'} {name} of the pipeline {steps.name}"
+    text = f"{'Source' if kind == 'source' else 'Lookup table'} {name} of the pipeline {steps.pipeline.name}"
     if isinstance(operator, Source) and operator.event_time:
         return f"{text}: event time {operator.event_time}, lateness {format_duration(operator.lateness)}"
     return text

@@ -19,7 +19,7 @@ def built_at(root: str) -> str | None:
     >>> built_at("data/nobody's")
     """
     found = _BUILT.get(place_of(root))
-    return found.name if found is not None else None
+    return found.stored_name if found is not None else None
 
 
 def remember_built(pipeline: Pipeline) -> None:

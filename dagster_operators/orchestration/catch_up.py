@@ -12,6 +12,7 @@ from pydantic import Field
 from dagster_operators.errors import CheckFailedError
 from dagster_operators.orchestration.checks import check_events, staged_outcomes
 from dagster_operators.orchestration.failures import as_failure
+from dagster_operators.orchestration.filled_partitions import filled_partitions
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES
 from dagster_operators.orchestration.reporting import Event, events, unreported
@@ -76,4 +77,5 @@ def _one_epoch(
     except CheckFailedError as error:
         outcomes = staged_outcomes(epochs, handle, steps.tables.values())
         return [*missed, *check_events(steps.tables, outcomes, handle.epoch)], None, error
-    return [*missed, *events(steps, epochs, complete)], str(result_of(complete, tuple(steps.pipeline.tables))), None
+    filled = filled_partitions(context, steps, epochs, complete)
+    return [*missed, *filled, *events(steps, epochs, complete)], str(result_of(complete, tuple(steps.pipeline.tables))), None

@@ -18,7 +18,7 @@ from dagster_operators.orchestration.definitions import build_definitions
 Name: TypeAlias = str | list[str]
 
 _QUERIES: Final = (".yaml", ".yml")
-_NO_DEFINITIONS: Final = frozenset({"pipeline", "file", "root", "name", "storage_options", "secrets"})
+_NO_DEFINITIONS: Final = frozenset({"pipeline", "file", "root", "name", "renamed_from", "storage_options", "secrets"})
 
 
 class ScaffoldParams(BaseModel):
@@ -82,6 +82,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
         None, description="The storage root of the pipeline in the file.", examples=["{{ env.FLIGHTS_ROOT }}"]
     )
     name: str | None = Field(None, description="The name of a dataflow's pipeline, by default that of its file.")
+    renamed_from: str | None = Field(None, description="The name that a file's pipeline had when its root was made.")
     storage_options: dict[str, str] | None = Field(None, description="Access to the root's object store.", repr=False)
     secrets: dict[str, dict[str, Any]] | None = Field(None, description="What a plan leaves out, by name.", repr=False)
     schedule: str | None = Field(None, description="A cron expression for epochs.")
@@ -115,7 +116,12 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
         if (self.file is None) == bool(self.root):
             raise ValueError("a file needs root, its storage root; a pipeline has its own")
         queries = self.file is not None and Path(self.file).suffix in _QUERIES
-        of_no_use = {"name": not queries, "storage_options": self.file is None, "secrets": self.file is None or queries}
+        of_no_use = {
+            "name": not queries,
+            "renamed_from": self.file is None,
+            "storage_options": self.file is None,
+            "secrets": self.file is None or queries,
+        }
         given = [name for name, is_of_no_use in of_no_use.items() if is_of_no_use and getattr(self, name) is not None]
         if given:
             has = (
@@ -137,13 +143,14 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def _from_file(self, folder: Path) -> tuple[Pipeline]:
         file, root = (folder if folder.is_dir() else folder.parent) / str(self.file), str(self.root)
+        settings: dict[str, Any] = {"storage_options": self.storage_options, "renamed_from": self.renamed_from}
         if file.suffix in _QUERIES:
-            return (Pipeline.from_yaml(file, root=root, name=self.name, storage_options=self.storage_options),)
+            return (Pipeline.from_yaml(file, root=root, name=self.name, **settings),)
         try:
             data = file.read_bytes()
         except OSError as error:
             raise PipelineError(f"the file cannot be read: {error}", file=str(file), remedy="correct its name") from None
-        return (Pipeline.from_plan(data, root=root, storage_options=self.storage_options, secrets=self.secrets),)
+        return (Pipeline.from_plan(data, root=root, secrets=self.secrets, **settings),)
 
 
 def _named(place: str) -> Sequence[Pipeline]:

@@ -45,7 +45,7 @@ def build_definitions(
     sensor: bool = False,
     execution_timezone: str = "UTC",
     minimum_interval_seconds: int = 30,
-    default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
+    default_status: Literal["RUNNING", "STOPPED"] | dg.DefaultSensorStatus | dg.DefaultScheduleStatus = "STOPPED",
     catch_up: bool = False,
     maintenance: str | None = None,
     compact: bool = False,
@@ -82,6 +82,7 @@ def build_definitions(
         execution_timezone: The time zone of the schedule.
         minimum_interval_seconds: How often the sensor looks.
         default_status: Whether schedules and sensors are on as soon as they are deployed; Dagster's own for automation is not.
+            Dagster's own values for either are taken, too.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
         compact: Whether maintenance joins small files of the tables, unless its configuration says otherwise. Once the small ones
@@ -141,12 +142,14 @@ def build_definitions(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
         frozenset(masked_columns), compact,
     )  # fmt: skip
+    on = default_status if isinstance(default_status, str) else default_status.value
     check_preview_names(pipelines, options)
     check_freshness_names(pipelines, freshness)
     names = AssetNames.of(key_prefix, asset_keys, translator)
-    engines = {each.name: _engine(each, engine) for each in pipelines}
+    engines = {each.stored_name: _engine(each, engine) for each in pipelines}
     deployed = [
-        PipelineSteps(each, AssetKeys(each, pipelines, names), options, prepared(engines[each.name]).name) for each in pipelines
+        PipelineSteps(each, AssetKeys(each, pipelines, names), options, prepared(engines[each.stored_name]).name)
+        for each in pipelines
     ]
     _check_names(deployed, names)
     _check_keys(deployed)
@@ -162,7 +165,7 @@ def build_definitions(
         if ages := allowed_ages(steps.pipeline, freshness):
             checks.append(freshness_checks(steps, ages))
             selection -= dg.AssetSelection.checks(checks[-1])
-            status = dg.DefaultScheduleStatus(default_status)
+            status = dg.DefaultScheduleStatus(on)
             schedules.append(freshness_job(steps, checks[-1], freshness_schedule, execution_timezone, status))
         epoch_job = dg.define_asset_job(
             f"{steps.name}_epoch",
@@ -178,15 +181,15 @@ def build_definitions(
         assets += [tables, *source_specs(steps)]
         jobs += [epoch_job, all_epochs, rebuild_job(steps), change_job(steps), upkeep, repair_job(steps)]
         if maintenance is not None:
-            status = dg.DefaultScheduleStatus(default_status)
+            status = dg.DefaultScheduleStatus(on)
             schedules.append(maintenance_schedule(steps, upkeep, maintenance, execution_timezone, status))
         if schedule is not None:
-            status = dg.DefaultScheduleStatus(default_status)
+            status = dg.DefaultScheduleStatus(on)
             schedules.append(epoch_schedule(steps, target, schedule, execution_timezone, status))
         if sensor:
-            sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
+            sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(on)))
         elif automation_condition is not None:
-            sensors.append(source_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
+            sensors.append(source_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(on)))
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
@@ -203,10 +206,13 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
     for pipeline in pipelines:
         if not hasattr(pipeline, "dataflow"):
             raise PipelineError(f"{pipeline!r} is no pipeline", remedy="build_definitions(pipeline)")
-    names = [pipeline.name for pipeline in pipelines]
-    for name in names:
+    names = [pipeline.stored_name for pipeline in pipelines]
+    for pipeline, name in zip(pipelines, names, strict=True):
         if names.count(name) > 1:
-            raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
+            renamed = f", as {pipeline.name!r} was" if pipeline.name != name else ""
+            raise PipelineError(
+                f"two pipelines are named {name!r}{renamed}", pipeline=pipeline.name, remedy="give one of them another name"
+            )
 
     roots: dict[str, Pipeline] = {}
     for pipeline in pipelines:
@@ -240,18 +246,18 @@ def _doubts(deployed: Sequence[PipelineSteps]) -> Iterator[str]:
                 f"no epoch has run in {public_uri(str(source.root))}, so it is not known whose table {source.table!r} the source "
                 f"{name!r} of the pipeline {steps.name!r} reads: it is the asset {steps.keys.inputs[name].to_user_string()}, "
                 "with nothing before it, until it is loaded after that pipeline's first epoch. To do: name the pipeline, "
-                f"PipelineSource(..., {source.table!r}, pipeline=...), or give its definitions before these"
+                f"by pipeline= of PipelineSource, or give its definitions before these"
             )
 
 
 def _check_switches(**given: object) -> None:
     for name, value in given.items():
         if not isinstance(value, bool):
-            raise PipelineError(f"{name} is {value!r}, not True or False", remedy=f"build_definitions(..., {name}=True)")
+            raise PipelineError(f"{name} is {value!r}, not True or False", remedy=f"build_definitions with {name}=True")
 
 
 def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:
-    named = [(steps.name, name) for steps in deployed for name in (*steps.tables, *steps.keys.inputs, *steps.sinks)]
+    named = [(steps.pipeline.name, name) for steps in deployed for name in (*steps.tables, *steps.keys.inputs, *steps.sinks)]
     known = [*(name for _, name in named), *(f"{pipeline}.{name}" for pipeline, name in named)]
     for name in names.given:
         if name not in known:

@@ -21,8 +21,11 @@ Freshness: TypeAlias = str | timedelta | Mapping[str, str | timedelta] | None
 
 _CHECK: Final = "fresh"
 
+_UNITS: Final = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
+
 _AHEAD: Final = (
-    "To do: pipeline.rollback(to=...) to the epoch before, and event_time_ahead='1 day' on the source, which refuses such rows"
+    "To do: find its epoch by pipeline.history(), go back to the one before with pipeline.rollback, and say "
+    "event_time_ahead='1 day' of the source, which refuses such rows"
 )
 
 
@@ -124,7 +127,7 @@ def freshness_checks(steps: PipelineSteps, ages: Mapping[str, float]) -> dg.Asse
     """The check ``fresh`` of some tables; looks into the ledger, and starts no engine."""
 
     def spec(table: str) -> dg.AssetCheckSpec:
-        described = f"No more than {ages[table]:,.0f} s behind the clock, by its watermark"
+        described = f"No more than {_span(ages[table])} behind the clock, by its watermark"
         return dg.AssetCheckSpec(_CHECK, asset=steps.tables[table].key, description=described)
 
     @dg.multi_asset_check(name=f"{steps.name}_fresh", specs=[spec(table) for table in ages], can_subset=True)
@@ -161,11 +164,24 @@ def _named(pipeline: Pipeline, freshness: Mapping[str, str | timedelta]) -> dict
     return {table: span for table, span in wanted if span is not None}
 
 
+def _span(seconds: float) -> str:
+    """A span of time for people, in the two largest units that it has; the metadata have its seconds.
+
+    >>> _span(86_650_763), _span(7_200), _span(7_205), _span(0.4)
+    ('1,002 d 21 h', '2 h', '2 h 5 s', '0 s')
+    """
+    left, parts = int(seconds), list[str]()
+    for unit, size in _UNITS.items():
+        count, left = divmod(left, size)
+        parts += [f"{count:,} {unit}"] if count else []
+    return " ".join(parts[:2]) or "0 s"
+
+
 def _result(key: dg.AssetKey, age: Age, most: float) -> dg.AssetCheckResult:
-    behind = "" if age.seconds is None else f", {age.seconds:,.0f} s behind; {most:,.0f} s are allowed"
+    behind = "" if age.seconds is None else f", {_span(age.seconds)} behind; {_span(most)} are allowed"
     metadata = {"allowed (seconds)": most, **({} if age.seconds is None else {"behind (seconds)": age.seconds})}
     if age.ahead > most:
-        behind = f", {age.ahead:,.0f} s ahead of the clock by a row's event time: it would look fresh until then. {_AHEAD}"
+        behind = f", {_span(age.ahead)} ahead of the clock by a row's event time: it would look fresh until then. {_AHEAD}"
     if age.ahead:
         metadata["ahead (seconds)"] = age.ahead
     return dg.AssetCheckResult(

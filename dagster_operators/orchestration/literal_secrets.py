@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import dagster as dg
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.storage.access import is_secret
+from dagster_operators.storage.access import is_secret, shown_setting
 from dagster_operators.storage.uri import without_user
 
 _OF_SPARK: Final = re.compile(r"secret|password|token|access[.]?key|account[.]key|[.]sas[.]", re.IGNORECASE)
@@ -41,6 +41,11 @@ class NoLiteralSecrets:
 
         >>> NoLiteralSecrets().refuse_literal_secrets()
         """
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields for people, without secrets."""
+        for name, value in super().__repr_args__():  # type: ignore[misc]  # of the resource that it is beside
+            yield name, _shown(name or "", value)
 
     def get_resource_definition(self) -> Any:
         """The resource as Dagster has it.
@@ -94,6 +99,14 @@ def _holds_secret(value: str, *, by_name: bool) -> bool:
     if isinstance(value, dg.EnvVar):
         return False
     return by_name or without_user(value) != value or "PRIVATE KEY" in value
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, dg.EnvVar):
+        return value
+    if isinstance(value, Mapping):
+        return {each: _shown(each, inner) for each, inner in value.items()}
+    return shown_setting(name, value) if isinstance(value, str) else value
 
 
 def _refusal(resource: str, what: str, remedy: str) -> PipelineError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +12,7 @@ import dagster as dg
 from dagster_operators.operators.worker_program import DUE
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
+from dagster_operators.orchestration.shown import shown_or
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.runtime.held import held_at_end, kinds_of, told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
@@ -57,15 +58,36 @@ class Materialisation:
 
 def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: Complete) -> Iterator[Materialisation]:
     """Every table and sink as of a completed epoch; starts no engine."""
-    kinds, data = kinds_of(steps.pipeline.dataflow), f"epoch-{coordinator.past.rows_of(complete)}"
+    data = data_version(coordinator, complete)
     for table in steps.tables.values():
         if f"tables/{table.name}" in complete.versions:
             code = table.stage.fingerprint
-            metadata = _metadata(table, coordinator, complete, steps.options)
-            holds = told(held_at_end(complete), table.operators, complete.holders, kinds)
+            least: Mapping[str, Any] = {EPOCH: complete.epoch, "rows_in_epoch": complete.rows.get(table.name, 0)}
+            make = partial(_metadata, table, coordinator, complete, steps.options)
+            metadata = shown_or(least, f"the metadata of table {table.name}", partial(_as_dagster_has_it, table.key, make))
+            held = partial(_held, steps, table, complete)
+            holds = shown_or(None, f"what operators before table {table.name} hold", held)
             yield Materialisation(table.key, complete.epoch, data, code, {**metadata, "held": holds} if holds else metadata)
     for sink in steps.sinks.values():
-        yield Materialisation(sink.key, complete.epoch, data, sink.code_version, sink.metadata(complete))
+        made = partial(_as_dagster_has_it, sink.key, partial(sink.metadata, complete))
+        known: Mapping[str, Any] = {EPOCH: complete.epoch}
+        of_sink = shown_or(known, f"the metadata of sink {sink.name}", made)
+        yield Materialisation(sink.key, complete.epoch, data, sink.code_version, of_sink)
+
+
+def data_version(coordinator: Coordinator, complete: Complete) -> str:
+    """The version of the data in all tables: an epoch that only joined files leaves it as it was."""
+    return f"epoch-{shown_or(complete.epoch, 'the epoch that made the rows', partial(coordinator.past.rows_of, complete))}"
+
+
+def _held(steps: PipelineSteps, table: TableAsset, complete: Complete) -> Any:
+    """What operators before a table hold, and which times wait for them."""
+    return told(held_at_end(complete), table.operators, complete.holders, kinds_of(steps.pipeline.dataflow))
+
+
+def _as_dagster_has_it(key: dg.AssetKey, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Metadata as Dagster takes them, which refuses some values."""
+    return dg.AssetMaterialization(key, metadata=make()).metadata
 
 
 def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, options: Options) -> dict[str, Any]:
@@ -93,7 +115,8 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
             metadata["watermark_lag_seconds"] = round(complete.committed_at - watermark / 1_000_000, 3)
     shown = options.previewed(coordinator.pipeline, table.name)
     is_masked = partial(options.is_masked, rejects=table.rejects, from_rejects=table.may_quote_rejects(complete.schemas))
-    rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=is_masked) if shown else None
+    seen = partial(preview, coordinator, dataset, files, complete.epoch, shown, is_masked=is_masked)
+    rows = shown_or(None, f"the preview of table {table.name}", seen) if shown else None
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)
     return metadata

@@ -3,6 +3,7 @@
 # No postponed annotations here: Dagster reads those of ``context`` as they are.
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import dagster as dg
@@ -11,9 +12,11 @@ from dagster_operators.errors import CheckFailedError
 from dagster_operators.orchestration.checks import check_results, staged_outcomes
 from dagster_operators.orchestration.epoch_of_run import remember_none
 from dagster_operators.orchestration.failures import as_failure
+from dagster_operators.orchestration.filled_partitions import filled_partitions
 from dagster_operators.orchestration.keys import op_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIES
 from dagster_operators.orchestration.reporting import of_partitions, results, unreported
+from dagster_operators.orchestration.shown import shown_or
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.epochs import Epochs
@@ -147,7 +150,7 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
         with steps.epochs(context) as epochs:
             handle = steps.resume(context, epochs)
             if handle is None:
-                reported = results(steps, epochs, epochs.coordinator.versions())
+                reported: list[Any] = [*results(steps, epochs, epochs.coordinator.versions())]
                 line = "Nothing is new: the tables are told of as they were."
                 if steps.backfill_asked_for(context) is not None:
                     reported = [one for one in reported if one.asset_key not in steps.sink_keys]
@@ -159,8 +162,9 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
                     failed, epoch = error, handle.epoch
                     outcomes = staged_outcomes(epochs, handle, steps.tables.values())
                 else:
-                    reported = results(steps, epochs, complete)
-                    line = str(result_of(complete, tuple(steps.pipeline.tables)))
+                    reported = [*filled_partitions(context, steps, epochs, complete), *results(steps, epochs, complete)]
+                    result = partial(result_of, complete, tuple(steps.pipeline.tables))
+                    line = shown_or(f"Epoch {complete.epoch} is complete.", "what the epoch did", lambda: str(result()))
         if failed is not None:
             steps.let_go(context, epochs)
             yield from check_results(steps.tables, outcomes, epoch)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.types.far_values import shown_rows
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.coordinator import Coordinator
@@ -51,7 +52,7 @@ def preview(
         hidden = {name for name in names if is_masked(dataset.partition("/")[2], name)}
         seen = [name for name in names if name not in hidden]
         first = next(parquet.iter_batches(batch_size=rows, columns=seen), None)
-    shown = first.to_pylist() if first is not None else []
+    shown = shown_rows(first) if first is not None else []
     return markdown(names, [[_MASK if name in hidden else row[name] for name in names] for row in shown]) if shown else None
 
 

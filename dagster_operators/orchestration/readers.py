@@ -118,9 +118,9 @@ class PipelineResource(NoLiteralSecrets, dg.ConfigurableResource["PipelineResour
 class PipelineIOManager(NoLiteralSecrets, dg.ConfigurableIOManager):
     """Hands tables of a pipeline to assets that take them as arguments; writes nothing.
 
-    Which table an asset is, its pipeline's definitions say, where they are in the same code location; elsewhere its key, if that
-    ends with the pipeline's name and the table's; else ``tables``. The table comes as a ``pa.Table``, or as the DataFrame of
-    pandas, Polars or Spark, or the LazyFrame of Polars, that the argument is annotated as, ``Optional`` or not.
+    The definitions of the pipeline say for each asset its table, if they are in the same code location. Elsewhere its key does,
+    if that ends with the pipeline's name and the table's; else ``tables``. The table comes as a ``pa.Table``, or as the
+    DataFrame of pandas, Polars or Spark, or the LazyFrame of Polars, that the argument is annotated as, ``Optional`` or not.
 
     Attributes:
         source: Where the tables are read.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from dagster_operators.orchestration.checks import check_events, check_results
+from dagster_operators.orchestration.filled_partitions import filled_partitions
 from dagster_operators.orchestration.materialisation import EPOCH, materialisations
 from dagster_operators.orchestration.steps import PipelineSteps
 
@@ -64,7 +65,7 @@ def unreported(context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epo
     missing = {key for key in steps.asset_keys if not _is_reported(context.instance, key, same)}
     if missing:
         context.log.info("Epoch %d was completed before this run and not reported: reporting it now.", complete.epoch)
-        for event in events(steps, epochs, complete):
+        for event in (*filled_partitions(context, steps, epochs, complete), *events(steps, epochs, complete)):
             if event.asset_key in missing:
                 yield event
 

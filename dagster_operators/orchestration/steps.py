@@ -68,8 +68,8 @@ class PipelineSteps:
 
     @property
     def name(self) -> str:
-        """The pipeline's name."""
-        return self.pipeline.name
+        """The name that the pipeline's root has: a pipeline that was renamed keeps its assets, runs, jobs and sensors."""
+        return self.pipeline.stored_name
 
     @property
     def run_tags(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class PipelineSteps:
         last_try = is_last_try(context)
         with as_failures(self.pipeline.root, last_try=last_try, mask=bool(self.options.masked_columns)):
             try:
-                with told_meanwhile(context.log.info, epochs.planning.engine.name, pipeline=self.name):
+                with told_meanwhile(context.log.info, epochs.planning.engine.name, pipeline=self.pipeline.name):
                     yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id

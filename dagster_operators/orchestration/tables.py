@@ -37,7 +37,7 @@ class TableAsset:
         key: The asset's key.
         uri: Where the table lies.
         stage: The stage that writes it.
-        description: What the rows are.
+        description: What the rows are: the author's words, or the kind of the rows.
         upstream: The assets it is made from directly.
         lineage: Where its columns come from.
         operators: The operators that work for no other table: those of its stage and of the stages before it that write no table.
@@ -109,7 +109,7 @@ def _table(
         key=keys.tables[table.name],
         uri=table_uri(pipeline, table.name),
         stage=stage,
-        description=table.description,
+        description=table.description or _description(pipeline, table),
         upstream=tuple(dict.fromkeys(map(keys.of, lineage.upstream(table)))),
         lineage={
             column: tuple((keys.of(upstream), name) for upstream, name in origins)
@@ -126,6 +126,12 @@ def _table(
         rejects=table.stream.port == REJECTS,
         from_rejects=REJECTS in _ports_before(pipeline, table.stream) or not quoting.isdisjoint(inputs_of),
     )
+
+
+def _description(pipeline: Pipeline, table: Table) -> str:
+    """The text of a table without one: Dagster would show that of the graph, "One epoch of ...", for each of them."""
+    replaced = ", replaced in each epoch" if table.replaced else ""
+    return f"Table {table.name} of the pipeline {pipeline.name}: {pipeline.dataflow.type_of(table.stream).changes}{replaced}"
 
 
 def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, name: str) -> TableAsset:

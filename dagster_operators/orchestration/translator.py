@@ -95,10 +95,10 @@ class AssetNames:
             name: Its name there.
             kind: Which of these it is.
             called: What it is called instead, where that name is taken.
-            of: The name of the pipeline whose table it is, of one of another pipeline.
+            of: The name of the pipeline whose table it is, as its root has it, of one of another pipeline.
             own: The key that it was given where it was declared.
         """
-        usual = list(own) or [*self.prefix, of or pipeline.name, called or name]
+        usual = list(own) or [*self.prefix, of or pipeline.stored_name, called or name]
         default = self.known(pipeline.name, name) or dg.AssetKey(usual)
         return self.translator.get_asset_spec(AssetData(pipeline, name, kind, dg.AssetSpec(default))).key
 

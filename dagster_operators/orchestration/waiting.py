@@ -71,7 +71,7 @@ def _told(error: PipelineBusyError, context: dg.OpExecutionContext, pipeline: st
     problem = f"{error.problem}; waited {_seconds(waited)} s for it" if waited else error.problem
     other = context.instance.get_run_by_id(error.where.get("run_id", ""))
     state = f"{other.status.value.lower()} ({other.job_name})" if other else None
-    hangs = "; if it hangs, take the pipeline from it: dagster-operators unlock" if "owner" in error.where else ""
+    hangs = "; if it hangs, take the pipeline from it (the command unlock)" if "owner" in error.where else ""
     remedy = (
         f"{error.remedy}{hangs}; build_definitions(wait_seconds=...) has runs wait longer, "
         f"and a limit of 1 for the pool {pipeline!r} has them queue"

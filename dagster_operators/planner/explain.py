@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.exchange import FORWARD
+from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.scope import loops_around
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import check_loops, lower, rounds_instead
 from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.planner.properties import with_met_exchanges
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut, errors_as_written
 from dagster_operators.time.watermark import format_duration
+
+_BOUNDS: Final[Mapping[str, str]] = {"low": "lower", "high": "upper"}
+"""What bounds of an interval are called among an operator's settings."""
 
 
 def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
@@ -33,6 +40,7 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
         made = optimised(dataflow) if rules else Optimised(dataflow)
         physical = lower(made.plan)
         stages = cut(physical)
+        physical = with_met_exchanges(made.plan, physical, stages)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
     for loop, names in rounds_instead(dataflow).items():
         run = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} on the engine"
@@ -50,6 +58,17 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
     return "\n".join(lines)
 
 
+def has_open_choices(dataflow: Dataflow, *, rules: bool = True) -> bool:
+    """Whether an operator may go another way another time, so that the ledger says which way it goes.
+
+    Args:
+        dataflow: The pipeline's graph.
+        rules: Whether the rules are applied that it has not switched off.
+    """
+    made = optimised(dataflow).plan if rules else dataflow
+    return any(node.choice is not None and node.choice.recorded for node in lower(made))
+
+
 def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield from _loops(dataflow, stage, physical)
@@ -63,6 +82,9 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
             yield f"    rows: {changes}"
         if node.choice is not None:
             yield f"    takes: {node.choice}"
+        met = dict.fromkeys(str(edge.exchange) for edge in node.inputs if edge.is_met and edge.exchange != FORWARD)
+        if met:
+            yield f"    no {' and no '.join(met)}: rows lie so already"
         table = physical.own_table(name)
         homes = (
             [f"its state is {table}"] if table else [f"state table state/{name}.{state.name}" for state in node.operator.states]
@@ -75,6 +97,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
         else:
             by = f", partitioned by {', '.join(output.table.partition_by)}" if output.table.partition_by else ""
             by += f", clustered by {', '.join(output.table.cluster_by)}" if output.table.cluster_by else ""
+            by += ", replaced in each epoch" if output.table.replaced else ""
             by += f", compacted to files of {output.table.target_file_size} bytes" if output.table.target_file_size else ""
             yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes}){by}"
             for name, check in output.table.checks.items():
@@ -87,14 +110,16 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
 def _loops(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     if stage.goes_round:
         loops = " in those of ".join(
-            f"the loop {one}, at most {dataflow.scopes[one].limit}" for one in reversed(loops_around(dataflow.scopes, stage.loop))
+            f"the loop {one}, at most {dataflow.scopes[one].limit}{', then it ends' if dataflow.scopes[one].ends else ''}"
+            for one in reversed(loops_around(dataflow.scopes, stage.loop))
         )
         yield f"  in the rounds of {loops}"
     for variable, (before, stream) in stage.feedback.items():
         yield f"  {variable} has what {stream} of the stage {before} gave in the round before"
     inner = {loop.name: loop for name in stage.nodes if (loop := inner_loop(physical, physical.nodes[name])) is not None}
     for loop in inner.values():
-        yield f"  rows go round within a subtask: the loop {loop.name}, at most {loop.limit} rounds"
+        end = ", then it ends" if loop.ends else ""
+        yield f"  rows go round within a subtask: the loop {loop.name}, at most {loop.limit} rounds{end}"
 
 
 def _operator(node: Node) -> str:
@@ -104,4 +129,16 @@ def _operator(node: Node) -> str:
         time += f", at most {format_duration(operator.ahead)} ahead of the clock" if operator.ahead is not None else ""
         read = f", only {', '.join(columns)}" if (columns := operator.config().get("columns")) else ""
         return f"source {json.dumps(operator.connector.config(), default=str)}{time}{read}"
-    return f"{operator.label} {json.dumps(operator.config(), default=str)}"
+    return f"{operator.label} {json.dumps(_with_durations(operator), default=str)}"
+
+
+def _with_durations(operator: LogicalOperator) -> dict[str, Any]:
+    """An operator's settings, with lengths of time in words."""
+    lengths = {_BOUNDS.get(name, name) for name in operator.durations}
+
+    def shown(name: str, value: Any) -> Any:
+        if name == "window" and isinstance(value, dict):
+            return {one: format_duration(length) if type(length) is int else length for one, length in value.items()}
+        return format_duration(value) if name in lengths and type(value) is int else value
+
+    return {name: shown(name, value) for name, value in operator.config().items()}

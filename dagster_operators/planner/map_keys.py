@@ -1,15 +1,17 @@
 """Refuses maps as keys, and whatever else tells them apart: an engine may take the same entries in another order for another map.
 
-Spark groups by them, and cannot join by them in the next epoch; Sail takes the same entries in another order for another key.
+Spark groups by them, and cannot join by them in the next epoch; Sail takes the same entries in another order for another key. On
+Sail arrays and structs with floating-point numbers are refused, too: it takes 0.0 and -0.0 in them for two keys, and two NaNs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.exchange import HashBy
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.over import Over
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.graph.dataflow import Dataflow, Node
     from dagster_operators.graph.ports import StreamRef
+    from dagster_operators.planner.physical_plan import PhysicalNode
 
 _SETS: Final = frozenset({"approx_count_distinct", "collect_set", "mode"})
 """Aggregates that tell values apart; others do with DISTINCT."""
@@ -35,41 +38,61 @@ _DISTINCT: Final = "distinct "
 _COMPARISONS: Final = frozenset({"=", "<>", "<=>", "<", ">", "<=", ">="})
 
 
-def refuse_maps_as_keys(session: SparkSession, dataflow: Dataflow, node: Node, schemas: Mapping[StreamRef, str]) -> None:
-    """Refuse an operator whose keys have maps in them, or which compares maps otherwise.
+def refuse_maps_as_keys(session: SparkSession, dataflow: Dataflow, work: PhysicalNode, schemas: Mapping[StreamRef, str]) -> None:
+    """Refuse an operator whose keys have maps in them, or which compares maps otherwise; on Sail also floats within keys.
 
     Args:
         session: The engine.
         dataflow: The pipeline.
-        node: The operator.
+        work: What does an operator's work.
         schemas: The schemas of streams, as far as they are known.
 
     Raises:
         SchemaError: With the column, and what to key by instead.
     """
+    node = dataflow.nodes[work.logical]
     if not all(stream in schemas for stream in node.inputs):
         return
     inputs = [Schema.from_json(schemas[stream]) for stream in node.inputs]
-    if not any(has_map(field.type) for schema in inputs for field in schema):
+    floats = not reads_like_spark(session) and any(has_floats_within(field.type) for schema in inputs for field in schema)
+    if not floats and not any(has_map(field.type) for schema in inputs for field in schema):
         return
-    for stream, schema, keys in zip(node.inputs, inputs, _keys(dataflow, node), strict=False):
-        for key in keys:
-            field = schema.find(key)
+    keys = [*zip(node.inputs, _keys(dataflow, node), strict=False), *_exchanged(work)]
+    _refuse_keys(dataflow, node, dict(zip(node.inputs, inputs, strict=True)), keys, floats=floats)
+    type_of = types_in(empty(session, schemas[node.inputs[0]]), inputs[0])
+    for expression in node.operator.sql():
+        for told, value in _telling_apart(node, expression, type_of):
+            kind = type_of(value)
+            if kind is not None and floats and " compares " not in told and has_floats_within(kind):
+                raise SchemaError(
+                    f"{told} {value}, {kind.shown}, and Sail takes 0.0 and -0.0 in it for two values",
+                    pipeline=dataflow.name, operator=node.name, expression=expression, remedy=_numbers_of(value, kind),
+                )  # fmt: skip
+            if kind is not None and has_map(kind):
+                raise SchemaError(
+                    f"{told} {value} that have a map in them; maps are not compared by their entries",
+                    pipeline=dataflow.name, operator=node.name, expression=expression,
+                    remedy="compare its entries in order, as array_sort(map_entries(m)) gives them of a map m",
+                )  # fmt: skip
+
+
+def _refuse_keys(
+    dataflow: Dataflow, node: Node, inputs: Mapping[StreamRef, Schema], by: Sequence[tuple[StreamRef, Sequence[str]]], *,
+    floats: bool,
+) -> None:  # fmt: skip
+    for stream, keys in by:
+        for key in keys if stream in inputs else ():
+            field = inputs[stream].find(key)
             if field is not None and has_map(field.type):
                 raise SchemaError(
                     f"the key {key} of {node.operator.label} has a map in it, and maps are not compared by their entries",
                     pipeline=dataflow.name, operator=node.name, column=key,
                     remedy=f"key by its entries in order, {_entries(key, field.type, _computed(dataflow, stream, key))}",
                 )  # fmt: skip
-    type_of = types_in(empty(session, schemas[node.inputs[0]]), inputs[0])
-    for expression in node.operator.sql():
-        for told, value in _telling_apart(node, expression, type_of):
-            kind = type_of(value)
-            if kind is not None and has_map(kind):
+            if floats and field is not None and has_floats_within(field.type):
                 raise SchemaError(
-                    f"{told} {value} that have a map in them; maps are not compared by their entries",
-                    pipeline=dataflow.name, operator=node.name, expression=expression,
-                    remedy="compare its entries in order, as array_sort(map_entries(m)) gives them of a map m",
+                    f"the key {key} of {node.operator.label} has numbers in it, and Sail takes 0.0 and -0.0 in it for two keys",
+                    pipeline=dataflow.name, operator=node.name, column=key, remedy=_numbers_of(key, field.type),
                 )  # fmt: skip
 
 
@@ -90,6 +113,38 @@ def has_map(kind: DataType) -> bool:
     return False
 
 
+def has_floats_within(kind: DataType) -> bool:
+    """Whether a type has floating-point numbers within others.
+
+    >>> from dagster_operators.types.schema import Schema
+    >>> [has_floats_within(kind) for kind in Schema.from_ddl("a array<struct<x: float>>, b double, c array<int>").types.values()]
+    [True, False, False]
+    """
+    match kind:
+        case Map(key, value):
+            return _has_floats(key) or _has_floats(value)
+        case Array(within):
+            return _has_floats(within)
+        case Struct(fields):
+            return any(_has_floats(part.type) for part in fields)
+    return False
+
+
+def _has_floats(kind: DataType) -> bool:
+    return str(kind) in {"float", "double"} or has_floats_within(kind)
+
+
+def _numbers_of(value: str, kind: DataType) -> str:
+    """A key that has the same values, with numbers that are told apart as on Spark."""
+    name = quoted_if_needed(value)
+    if isinstance(kind, Array) and not kind.element.is_nested:
+        return (
+            f'take decimals with as many digits as are to count, "transform({name}, x -> try_cast(x AS DECIMAL(38, 6)))", or run '
+            "on Apache Spark"
+        )
+    return f"take its numbers themselves, in columns of their own (key_by('{name}.x AS x') of a field x), or run on Apache Spark"
+
+
 def _keys(dataflow: Dataflow, node: Node) -> Iterator[tuple[str, ...]]:
     """The keys by which an operator's inputs are brought together."""
     if isinstance(node.operator, Lookup):
@@ -97,6 +152,13 @@ def _keys(dataflow: Dataflow, node: Node) -> Iterator[tuple[str, ...]]:
         return
     for port in node.operator.inputs(dataflow.input_types(node)):
         yield port.exchange.keys if isinstance(port.exchange, HashBy) else ()
+
+
+def _exchanged(work: PhysicalNode) -> Iterator[tuple[StreamRef, tuple[str, ...]]]:
+    """The keys by which rows are brought together as an alternative wants it, beside those of the ports."""
+    for edge in work.inputs:
+        if isinstance(edge.exchange, HashBy):
+            yield edge.stream, edge.exchange.keys
 
 
 def _computed(dataflow: Dataflow, stream: StreamRef, key: str) -> str:

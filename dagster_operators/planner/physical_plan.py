@@ -22,10 +22,12 @@ class Edge:
     Attributes:
         stream: Where the rows come from.
         exchange: Which of them must meet.
+        is_met: Whether they lie so already, so that nothing moves.
     """
 
     stream: StreamRef
     exchange: Exchange
+    is_met: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class PhysicalPlan:
 
     def own_table(self, node: str) -> str | None:
         """The dataset of the table that is a node's state; None if its state is its own, or it has none."""
-        if not isinstance(self.nodes[node].operator, TableOperator):
+        operator = self.nodes[node].operator
+        if not isinstance(operator, TableOperator) or not operator.remembers:
             return None
         return f"tables/{self.tables[StreamRef(node)].name}"
 

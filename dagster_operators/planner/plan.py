@@ -7,6 +7,7 @@ epoch begins, and the error names the operator.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from dagster_operators.planner.differences.in_pipelines import refuse_in_operato
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.map_keys import refuse_maps_as_keys
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
-from dagster_operators.planner.rules.rule_set import optimised
+from dagster_operators.planner.properties import with_met_exchanges
+from dagster_operators.planner.rules.rule_set import failing_rule, leave_out, optimised, optimised_without
 from dagster_operators.planner.stages import Stage, cut
 from dagster_operators.types.schema import Schema
 
@@ -64,6 +66,11 @@ class Plan:
         text = repr([(stage.name, stage.fingerprint) for stage in self.stages])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def choices(self) -> dict[str, str]:
+        """The way that was taken of doing an operator's work, where another one may be taken another time."""
+        return {node.logical: node.choice.taken for node in self.physical if node.choice is not None and node.choice.recorded}
+
     def stage(self, name: str) -> Stage:
         """The stage of that name."""
         return next(stage for stage in self.stages if stage.name == name)
@@ -86,8 +93,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str], w
     cut(written)  # errors are about what the author wrote: of the stages, and of each operator
     as_written = _analyse_all(session, dataflow, written, inputs, whole.found if whole else None)
     refuse_in_pipeline(session, dataflow, as_written.schemas, inputs)
-    made = optimised(dataflow).plan
-    found = _analysed_again(session, made, dataflow, inputs, as_written)
+    made, found = _by_rules(session, dataflow, inputs, as_written)
     checked = with_checked_numbers(session, made, found.schemas, inputs)
     made, found = checked, _analysed_again(session, checked, made, inputs, found)
     compared = with_compared_numbers(session, made, found.schemas, inputs)
@@ -104,15 +110,47 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str], w
         kind: tuple(name for stage in stages for name in stage.operators if made.nodes[name].operator.kind == kind)
         for kind in ("source", "lookup")
     }
+    physical = with_met_exchanges(made, found.physical, stages)
     return Plan(
-        made, stages, found.physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"], found
+        made, stages, physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"], found
     )  # fmt: skip
+
+
+def _by_rules(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str], as_written: Found) -> tuple[Dataflow, Found]:
+    """What the rules make of a dataflow; a rule whose outcome fails a check is left out, unless stages were cut by it already."""
+
+    def checked(made: Dataflow) -> Found:
+        found = _analysed_again(session, made, dataflow, inputs, as_written)
+        _check_kept(made, as_written, found)
+        return found
+
+    while True:
+        made = optimised(dataflow).plan
+        try:
+            return made, checked(made)
+        except (PipelineError, SchemaError):
+            failing = failing_rule(dataflow, checked)
+            if failing is None:
+                raise
+        rule, error = failing
+        failed = PipelineError(
+            f"the rule {rule!r} of the planner failed: {error.problem}", pipeline=dataflow.name, rule=rule,
+            remedy=f"go without it: Pipeline with rules_off=[{rule!r}]",
+        )  # fmt: skip
+        if _stage_names(made) != _stage_names(optimised_without(dataflow, rule)):  # Dagster's ops are of these stages
+            raise failed from error
+        leave_out(dataflow, rule, error.problem)
+        warnings.warn(f"{failed}. This plan is made without the rule", RuntimeWarning, stacklevel=2)
+
+
+def _stage_names(made: Dataflow) -> list[tuple[str, tuple[str, ...]]]:
+    return [(stage.name, tuple(stage.upstream)) for stage in cut(lower(made))]
 
 
 def _analysed_again(session: SparkSession, made: Dataflow, before: Dataflow, inputs: Mapping[str, str], known: Found) -> Found:
     """What an engine says of a dataflow that was made of another one."""
     changed = made.tables != before.tables or any(node is not before.nodes.get(node.name) for node in made)
-    return _analyse_all(session, made, lower(made), inputs, known) if changed else known
+    return _analyse_all(session, made, lower(made, known), inputs, known) if changed else known
 
 
 @dataclass(frozen=True)
@@ -164,7 +202,7 @@ def _analyse_all(
         if known and known.knows(node, found):
             found.add(node, known.analysed[node.name])
             continue
-        refuse_maps_as_keys(session, dataflow, dataflow.nodes[node.logical], found.schemas)
+        refuse_maps_as_keys(session, dataflow, node, found.schemas)
         # Made anew: a frame whose schema was asked for hands that on through PySpark Connect's filter, and nothing is analysed.
         before = [empty(session, found.schemas[edge.stream]) for edge in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
@@ -189,7 +227,7 @@ def _check_kept(made: Dataflow, as_written: Found, found: Found) -> None:
     if different:
         raise PipelineError(
             f"a rule of the planner changed {different[0]}", pipeline=made.name,
-            remedy="see in explain() what the rules did, and switch the rule off: Pipeline(..., rules_off=[...])",
+            remedy="see in explain() what the rules did, and switch that rule off by rules_off= of Pipeline",
         )  # fmt: skip
 
 

@@ -199,6 +199,7 @@ class _Cut:
         text = repr((
             *((loop, sorted(map(str, feedback.items()))) if loop else ()),
             *(("within a subtask", sorted(map(str, feedback.items()))) if inner else ()),
+            *_ends(plan, nodes[0].scope, *([inner.name] if inner else [])),
             members, [node.fingerprint for node in nodes], [list(map(str, refs)) for refs in inputs], streams, tables, sinks
         ))  # fmt: skip
         return Stage(
@@ -251,13 +252,24 @@ def _loops_together(plan: PhysicalPlan, stages: Sequence[Stage], depth: int = 0)
         ready = done.keys() | {name for stage in waiting for name in stage.upstream if name not in known}
         first = next((one for one in waiting if ready >= set(outside.get(inside[one.name], one.upstream))), None)
         if first is None:
-            raise PipelineError("what enters a loop depends on what leaves it", loop=waiting[0].loop, operator=waiting[0].name)
+            raise PipelineError(
+                "what enters a loop depends on what leaves it",
+                loop=waiting[0].loop,
+                operator=waiting[0].name,
+                remedy="let what enters the loop be made before it",
+            )
         loop = inside[first.name]
         for one in _loops_together(plan, loops[loop], depth + 1) if loop else [first]:
             before = dict.fromkeys((*one.upstream, *outside.get(loop, ())))
             done[one.name] = replace(one, upstream=tuple(before))
         waiting = [stage for stage in waiting if stage.name not in done]
     return tuple(done.values())
+
+
+def _ends(plan: PhysicalPlan, *scopes: str) -> Iterator[tuple[str, str, int]]:
+    """The loops around a stage that end at their limits, so that its rows depend on these."""
+    around = dict.fromkeys(loop for scope in scopes for loop in loops_around(plan.loops, scope))
+    yield from ((loop, "ends after", plan.loops[loop].limit) for loop in around if plan.loops[loop].ends)
 
 
 def _check(item: tuple[str, Check]) -> tuple[object, ...]:

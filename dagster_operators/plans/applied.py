@@ -31,7 +31,7 @@ def applied(compared: ComparedPlans, matching: Matching, verdicts: Collection[Ve
     """
     said = {verdict.subject for verdict in verdicts}
     decided = {verdict.subject for verdict in verdicts if verdict.level in (Level.DECISION, Level.DECIDED)}
-    asked = {subject.partition(" ")[2] for subject in decided}
+    asked = {verdict.name for verdict in verdicts if verdict.subject in decided}
     ends = compared.old.streams_of_ends.keys() & compared.new.streams_of_ends.keys()
     now = {name: name for name in compared.former}
     then = {former: name for name, former in compared.former.items()}

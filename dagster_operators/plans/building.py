@@ -45,12 +45,13 @@ class Surroundings:
             given.setdefault(_OPTIONS, dict(self.storage_options))
         missing = [secret for secret in left_out if secret not in given]
         if missing:
-            how = f"storage_options={{...}} or secrets={{{name!r}: {{{_OPTIONS!r}: ...}}}}"
+            options = {"option": "the secret"}
+            how = f"storage_options={options} or secrets={ {name: {_OPTIONS: options}} }"
             if missing[0] != _OPTIONS:
-                how = f"secrets={{{name!r}: {{{missing[0]!r}: ...}}}}"
+                how = f"secrets={{{name!r}: {{{missing[0]!r}: 'the secret'}}}}"
             raise PlanError(
                 f"{missing[0]!r} of {name!r} is left out of the plan, since it may hold secrets", operator=name,
-                remedy=f"give it again: from_plan(..., {how})",
+                remedy=f"give it again: from_plan with {how}",
             )  # fmt: skip
         return given
 
@@ -85,7 +86,7 @@ def build(plan: LogicalPlan, around: Surroundings) -> Dataflow:
             _require(name, reference)
         dataflow = Dataflow(plan.pipeline)
         for loop in plan.loops:
-            dataflow.add_scope(Scope(loop.name, loop.limit, loop.within_subtask, loop.parent))
+            dataflow.add_scope(Scope(loop.name, loop.limit, loop.within_subtask, loop.parent, loop.ends))
         for node in plan.nodes:
             dataflow.add(_placed(node.operator, around), node.inputs)
             for stream, name in plan.side_streams:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 """The version of the contract that this package writes, and the newest it reads."""
 
+_MOST_BYTES: Final = 256 << 20
+"""So large may a plan be when it is unpacked; a few megabytes would else fill the memory."""
+
 _COMPRESSED: Final = b"\x78"
 """What compressed bytes begin with; a plan begins with the number of its field for the format."""
 
@@ -47,7 +50,9 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     for sink in plan.sinks:
         _write_sink(message.sinks.add(), sink)
     for loop in plan.loops:
-        written_loop = message.loops.add(name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask, parent=loop.parent)
+        written_loop = message.loops.add(
+            name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask, parent=loop.parent, ends=loop.ends
+        )
         for variable, stream in loop.feedback:
             written_loop.feedback.add(variable=variable, stream=_stream(stream))
     for name, reference in sorted(plan.functions.items()):
@@ -89,6 +94,7 @@ def from_bytes(data: bytes, *, to_run: bool = True) -> LogicalPlan:
                 tuple((back.variable, _ref(back.stream)) for back in loop.feedback),
                 loop.within_subtask,
                 loop.parent,
+                loop.ends,
             )
             for loop in message.loops
         ),
@@ -110,10 +116,21 @@ def unpacked(data: bytes) -> bytes:
     >>> unpacked(packed(b"plan")), unpacked(b"plan")
     (b'plan', b'plan')
     """
+    if not data.startswith(_COMPRESSED):
+        return data
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(data) if data.startswith(_COMPRESSED) else data
+        whole = unpacking.decompress(data, _MOST_BYTES)
     except zlib.error as error:
         raise PlanError(f"the plan is damaged: {error}", remedy="take another copy of it") from None
+    if unpacking.unconsumed_tail:
+        raise PlanError(
+            f"the plan unpacks to more than {_MOST_BYTES >> 20} MB",
+            remedy="trust it not; if it is yours, keep its rows in files: a MemorySource keeps them in the plan",
+        )
+    if not unpacking.eof:
+        raise PlanError("the plan is damaged: its end is missing", remedy="take another copy of it")
+    return whole
 
 
 def _check_format(data: bytes) -> None:
@@ -205,6 +222,7 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     message.renamed_from = table.renamed_from
     message.cluster_by.extend(table.cluster_by)
     message.target_file_size = table.target_file_size
+    message.replaced = table.replaced
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
@@ -214,7 +232,7 @@ def _read_table(message: plan_pb2.Table) -> Table:
     return Table(
         message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key,
         message.change_feed, tuple(message.partition_by), message.renamed_from, tuple(message.cluster_by),
-        message.target_file_size,
+        message.target_file_size, message.replaced,
     )  # fmt: skip
 
 

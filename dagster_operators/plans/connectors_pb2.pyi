@@ -28,7 +28,7 @@ class Connector(_message.Message):
     def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotSource, _Mapping]] = ..., kafka: _Optional[_Union[KafkaSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
-    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown", "order_by")
+    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown", "order_by", "missing_columns")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class FileSource(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
+    MISSING_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     schema: str
@@ -53,7 +54,8 @@ class FileSource(_message.Message):
     key: _values_pb2.Value
     unknown: str
     order_by: str
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., order_by: _Optional[str] = ...) -> None: ...
+    missing_columns: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., order_by: _Optional[str] = ..., missing_columns: _Optional[str] = ...) -> None: ...
 
 class DeltaSource(_message.Message):
     __slots__ = ("path", "changes", "starting_version", "max_versions", "left_out")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.graph.operator import LogicalOperator
-from dagster_operators.graph.values import canonical, shown
+from dagster_operators.graph.values import Encodable, canonical, is_shown_by_fields, shown
 from dagster_operators.plans.changed_lines import changed_lines
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 from dagster_operators.plans.shown import node_json, node_text, value_json
@@ -100,8 +100,9 @@ class PlanDiff:
                     yield f"~ {change.name}: {name}"
                     yield from changed_lines(before, after)
                     continue
-                was, now = ("not there" if value is None else change.told(name, value) for value in (before, after))
-                yield f"~ {change.name}: {name} was {was}, is {now}"
+                for part, was, now in _parts(name, before, after):
+                    texts = ("not there" if value is None else change.told(part, value) for value in (was, now))
+                    yield f"~ {change.name}: {part} was {next(texts)}, is {next(texts)}"
         for name, (before, after) in self.moved.items():
             yield f"~ {name}: reads {', '.join(map(str, after)) or 'nothing'}, read {', '.join(map(str, before)) or 'nothing'}"
         for name, (before, after) in self.packages.items():
@@ -126,6 +127,15 @@ def diff(before: LogicalPlan, after: LogicalPlan) -> PlanDiff:
         tuple(_changes(_ends(before), _ends(after))),
         {name: change for name, change in _by_name(before.packages, after.packages).items() if change[0] != change[1]},
     )
+
+
+def _parts(name: str, before: Any, after: Any) -> list[tuple[str, Any, Any]]:
+    """A setting that differs; of two objects of one kind, their own settings that differ, as ``connector.schema``."""
+    alike = isinstance(before, Encodable) and isinstance(after, Encodable) and before.kind == after.kind
+    if not (alike and is_shown_by_fields(before) and is_shown_by_fields(after)):
+        return [(name, before, after)]
+    pairs = _differing(_by_name(before.encode(), after.encode()))
+    return [(f"{name}.{part}", *pair) for part, pair in pairs.items()] or [(name, before, after)]
 
 
 def _changed(operator: LogicalOperator, name: str, fields: Mapping[str, Change]) -> Changed:
@@ -155,6 +165,7 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         layout: dict[str, Any] = {"partition_by": table.partition_by} if table.partition_by else {}
         layout |= {"cluster_by": table.cluster_by} if table.cluster_by else {}
         layout |= {"target_file_size": table.target_file_size} if table.target_file_size else {}
+        layout |= {"replaced": True} if table.replaced else {}
         was = {"renamed_from": table.renamed_from} if table.renamed_from else {}
         told = {**settings, **_key(table.asset_key), **feed, **layout, **was}
         found[f"table {table.name}"] = {**told, **columns, **checks, **tags}
@@ -165,7 +176,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         found[f"side stream {stream}"] = {"name": name}
     for loop in plan.loops:
         fed = {f"feed {name}": str(stream) for name, stream in loop.feedback}
-        within = {"within": loop.parent} if loop.parent else {}
+        within: dict[str, Any] = {"within": loop.parent} if loop.parent else {}
+        within |= {"ends": True} if loop.ends else {}
         found[f"loop {loop.name}"] = {"limit": loop.limit, "within_subtask": loop.within_subtask, **within, **fed}
     for name, reference in plan.functions.items():
         found[f"function {name}"] = {"place": str(reference), "content": reference.digest}
@@ -189,3 +201,14 @@ def _by_name(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, C
 
 def _pairs(fields: Mapping[str, Change]) -> dict[str, Any]:
     return {name: [value_json(before), value_json(after)] for name, (before, after) in fields.items()}
+
+
+def only_order(change: Change) -> bool:
+    """Whether pairs of names and what they mean are in another order, which is all that changed.
+
+    >>> one, other = ("a", "sum(v)"), ("b", "max(v)")
+    >>> only_order(((one, other), (other, one))), only_order((("a", "b"), ("b", "a")))
+    (True, False)
+    """
+    was, now = (value if isinstance(value, tuple) and all(isinstance(one, tuple) for one in value) else None for value in change)
+    return was is not None and now is not None and was != now and sorted(was) == sorted(now)

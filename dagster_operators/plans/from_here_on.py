@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 
+from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.plan_streams import Streams, hands_on
@@ -23,8 +25,15 @@ UPDATING = frozenset(
 )  # fmt: skip
 """Kinds of operators whose rows replace each other."""
 
-_FROM_EMPTY = frozenset({"latest", "to_changes"})
-"""Kinds of operators that leave out what is taken back and was never there."""
+
+def _leaves_out(operator: LogicalOperator) -> bool:
+    """Whether an operator leaves out what is taken back and was never there."""
+    return operator.kind == "to_changes" or _keeps_nothing(operator)
+
+
+def _keeps_nothing(operator: LogicalOperator) -> bool:
+    """Whether an operator is a ``latest`` without state: what is before it has some."""
+    return isinstance(operator, Latest) and not operator.remembers
 
 
 class FromHereOn:
@@ -48,7 +57,7 @@ class FromHereOn:
     def never_had(self, name: str) -> list[str]:
         """What would have an operator that begins from nothing take back rows that it never had."""
         node = self._nodes[name]
-        if hands_on(self._compared.new, name) or node.operator.kind in _FROM_EMPTY:
+        if hands_on(self._compared.new, name) or _leaves_out(node.operator):
             return []
         return sorted({one for stream in node.inputs for one in self.taken_back(stream)})
 
@@ -80,6 +89,8 @@ class FromHereOn:
 
     def _taking_back(self, name: str) -> list[str] | None:
         operator = self._nodes[name].operator
+        if operator.gives_all:
+            return []
         if isinstance(operator, Source):
             return self._going_on(name, self._stored.positions)
         if operator.kind == "to_changes" or not (hands_on(self._compared.new, name) or operator.row_wise):
@@ -88,7 +99,9 @@ class FromHereOn:
 
     def _replacing(self, name: str) -> list[str] | None:
         operator, former = self._nodes[name].operator, self._compared.former
-        if operator.kind == "latest":  # it has no state: what is before it has
+        if operator.gives_all:
+            return []
+        if _keeps_nothing(operator):
             before = [one for stream in self._nodes[name].inputs for one in self.taken_back(stream)]
             return ([name] if name in former else before) if before and name not in self._anew else None
         if name not in former:
@@ -101,7 +114,9 @@ class FromHereOn:
         if name in self._anew:
             return [name]
         operator = self._nodes[name].operator
-        return None if hands_on(self._compared.new, name) or operator.row_wise or operator.kind == "latest" else []
+        if operator.gives_all:
+            return []
+        return None if hands_on(self._compared.new, name) or operator.row_wise or _keeps_nothing(operator) else []
 
     def _going_on(self, name: str, filled: Collection[str]) -> list[str]:
         return [name] if name not in self._anew and self._compared.former.get(name) in filled else []

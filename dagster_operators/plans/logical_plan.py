@@ -79,6 +79,7 @@ class PlanLoop:
         feedback: The loop variables, and the stream that goes round to each.
         within_subtask: Whether rows go round in the subtask that has them.
         parent: The loop that it is in; empty for none.
+        ends: Whether it ends at its limit, though rows go round.
     """
 
     name: str
@@ -86,6 +87,7 @@ class PlanLoop:
     feedback: tuple[tuple[str, StreamRef], ...] = ()
     within_subtask: bool = False
     parent: str = ""
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ class LogicalPlan:
 
 def _loop(dataflow: Dataflow, loop: Scope) -> PlanLoop:
     fed = tuple((name, stream) for name, stream in dataflow.feedback.items() if dataflow.nodes[name].scope == loop.name)
-    return PlanLoop(loop.name, loop.limit, fed, loop.within_subtask, loop.parent)
+    return PlanLoop(loop.name, loop.limit, fed, loop.within_subtask, loop.parent, loop.ends)
 
 
 def digest(data: bytes) -> str:

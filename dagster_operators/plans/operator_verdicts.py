@@ -10,20 +10,16 @@ from typing import Final
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
-from dagster_operators.operators.joins.as_of_join import AsOfJoin
-from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.operators.relational.to_changes import ToChanges
-from dagster_operators.operators.relational.within_last import WithinLast
+from dagster_operators.plans.beginning import Beginning
 from dagster_operators.plans.changed_lines import told_in_short
 from dagster_operators.plans.compared import ComparedPlans, listed
-from dagster_operators.plans.diff import Change, Changed, diff
+from dagster_operators.plans.diff import Changed, diff, only_order
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.matching import named_as_before
 from dagster_operators.plans.pauses import Pause
-from dagster_operators.plans.plan_streams import Streams
-from dagster_operators.plans.shape import PlanShape
+from dagster_operators.plans.plan_streams import Streams, takes_back
+from dagster_operators.plans.reason import Reason, Why
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
@@ -52,6 +48,7 @@ class OperatorVerdicts:
     def __init__(self, compared: ComparedPlans, stored: Stored, anew: Collection[str] = ()) -> None:
         self._compared = compared
         self._from_here_on = FromHereOn(compared, stored, anew)
+        self._beginning = Beginning(compared, stored, anew)
         self._old, self._new = compared.old, compared.new
         self._stored = stored
         self._streams, self._before = Streams(compared.new), Streams(compared.old)
@@ -69,6 +66,8 @@ class OperatorVerdicts:
                 yield self._put_back(name, self._stored.pauses.operators.get(name))
             elif before := self._computed_anew.get(name):
                 yield self._behind_changes(name, before)
+            elif (sources := self._beginning.without_past.get(name)) and not self._is_asked_otherwise(name):
+                yield self._without_past(name, sources)
 
     def _is_put_back(self, name: str) -> bool:
         """Whether there is state that one that was not in the last epoch left."""
@@ -87,7 +86,42 @@ class OperatorVerdicts:
         text = f"it is new, behind changes of {listed(before)}: it would take back rows that it never had"
         there = {table.name for table in self._old.plan.tables} | {*self._stored.tables}
         shown = tuple(sorted(end.removeprefix("table ") for end in self._new.ends[name] if end.startswith("table ")))
-        return Verdict(Level.DECISION, f"operator {name}", text, tables=shown, fillable=bool(shown) and there.isdisjoint(shown))
+        fillable, why = bool(shown) and there.isdisjoint(shown), (Reason.of(Why.BEHIND_CHANGES, *before),)
+        return Verdict(Level.DECISION, f"operator {name}", text, tables=shown, fillable=fillable, reasons=why)
+
+    def _is_asked_otherwise(self, name: str) -> bool:
+        """Whether the question about a new operator is that of what it takes the place of, or of the tables it leads to."""
+        ends = self._new.ends[name]
+        if not ends.isdisjoint(self._ends_of_gone) or self._has_state_in_table(name):
+            return True
+        streams = [self._new.streams_of_ends[end] for end in ends if end.startswith("table ") and end not in self._known_ends]
+        asked = [one for one in streams if self._from_here_on.taken_back(one) or self._from_here_on.replaced(one)]
+        return len(asked) == len(ends)
+
+    def _has_state_in_table(self, name: str) -> bool:
+        """Whether a new operator's table has the state of one, which goes on or not as is decided of the table."""
+        own = {end.removeprefix("table ") for port, end in self._new.own_ends.get(name, ()) if StreamRef(name, port).is_main}
+        return not own.isdisjoint(self._stored.state_tables)
+
+    @cached_property
+    def _ends_of_gone(self) -> frozenset[str]:
+        """The tables and sinks that operators led to that are gone, and had state."""
+        gone = [self._old.ends[one] for one in self._compared.removed if one in self._stored.stateful]
+        return frozenset[str]().union(*gone)
+
+    @cached_property
+    def _known_ends(self) -> frozenset[str]:
+        """The tables and sinks of the last epoch, and all tables that have rows."""
+        return frozenset(self._old.streams_of_ends) | {f"table {table}" for table in self._stored.tables}
+
+    def _without_past(self, name: str, sources: Collection[str]) -> Verdict:
+        text = f"it is new and keeps state, behind {listed(sources)}: it would begin without the rows that came before"
+        ends = self._new.ends[name]
+        shown = tuple(sorted(end.removeprefix("table ") for end in ends if end.startswith("table ")))
+        fillable = len(shown) == len(ends) and ends.isdisjoint(self._known_ends)
+        choices: Mapping[Choice, str] = {"keep": "let it begin here, with the rows from here on"}
+        why = (Reason.of(Why.WITHOUT_PAST, *sources),)
+        return Verdict(Level.DECISION, f"operator {name}", text, choices, tables=shown, fillable=fillable, reasons=why)
 
     def _left_behind(self, name: str) -> Verdict:
         subject, kind = f"operator {name}", self._old.nodes[name].operator.kind
@@ -100,7 +134,8 @@ class OperatorVerdicts:
             text = f"{name!r} is {'another kind of operator now' if name in self._new.nodes else 'gone'}, whose state it is"
             renamed = name if len(instead) == 1 and name not in self._new.nodes else ""
             choices: Mapping[Choice, str] = {} if anew else {"restart": "empty it"}
-            return Verdict(Level.DECISION, f"table {table}", text, choices, renamed, (table,))
+            why = (Reason.of(Why.IN_TABLE, name, name in self._new.nodes),)
+            return Verdict(Level.DECISION, f"table {table}", text, choices, renamed, (table,), reasons=why)
         text = f"{self._replaced_by(name, ends)}, and its state would be left behind, while {listed(ends)} would go on"
         if anew:
             text += f"; {listed(anew)} can only be computed anew"
@@ -109,10 +144,11 @@ class OperatorVerdicts:
         renamed = name if len(instead) == 1 else ""
         emptied = self._updating(ends)
         drop = f"its state is deleted, and {listed(emptied)} emptied" if emptied else "its state is deleted"
-        logs = self._logs(ends, self._before) if _takes_back(name, self._old, self._before) else []
+        logs = self._logs(ends, self._before) if takes_back(name, self._old, self._before) else []
         if logs:
             text += f"; nothing would take back what {listed(logs)} had of it"
-        return Verdict(Level.DECISION, subject, text, {} if logs or anew else {"drop": drop}, renamed, emptied, name)
+        why = (Reason.of(Why.LEFT_BEHIND, name in self._new.nodes, ends, anew or instead, logs),)
+        return Verdict(Level.DECISION, subject, text, {} if logs or anew else {"drop": drop}, renamed, emptied, name, reasons=why)
 
     def _replaced_by(self, name: str, ends: Collection[str]) -> str:
         """What became of an operator that is gone: one of another kind has its name, or its rows come out otherwise now."""
@@ -139,27 +175,42 @@ class OperatorVerdicts:
                 and (change := self._changed.get(former))
             ):
                 text = f"what its state depends on changed: {self._settings(change)}: {text}"
-            yield self._asked(name, text, _RESTART, empties=emptied, was=former)
+            why = Reason.of(Why.ELSEWHERE, self._old.settings(former), self._new.settings(name))
+            yield self._asked(name, text, _RESTART, why=why, empties=emptied, was=former)
             return
         if tables := self._stored.let_go.get(name):
             text = f"it declares its state {listed(sorted(tables))} no longer, which would be left behind"
             choices = {"drop": "delete that, and go on with the state that it declares", **_RESTART}
-            yield self._asked(name, text, choices, empties=self._images(name), was=former)
+            why = Reason.of(Why.LET_GO, *sorted(tables))
+            yield self._asked(name, text, choices, why=why, empties=self._images(name), was=former)
             return
         if former not in self._old.running:
             yield from self._resumed(name, former, self._stored.pauses.operators.get(name))
-        elif problem := (
-            self._compared.changed_input(name, former)
-            or self._mixed(name, former)
-            or self._new.nodes[name].operator.mixed_up(self._old.nodes[former].operator)
-            or (former not in self._stored.emptied and self._compared.changed_rows(name, former))
-        ):
-            yield self._asked(name, problem, _KEEP_ANY, empties=self._images(name), was=former)
+        elif found := self._other_rows(name, former):
+            text, why = found
+            yield self._asked(name, text, _KEEP_ANY, why=why, empties=self._images(name), was=former)
         elif renamed := self._new.nodes[name].operator.renamed_within(self._old.nodes[former].operator):
             choices = {"drop": "let it be dropped, and the others go on; or give the new one the id that it had", **_RESTART}
-            yield self._asked(name, renamed, choices, empties=self._images(name), was=former)
+            why = Reason.of(Why.RENAMED_WITHIN, self._old.settings(former), self._new.settings(name))
+            yield self._asked(name, renamed, choices, why=why, empties=self._images(name), was=former)
         elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):
             yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on with its state")
+
+    def _other_rows(self, name: str, former: str) -> tuple[str, Reason] | None:
+        """What is told of an operator that comes to get other rows than its state was made of, and why."""
+        settings = self._old.settings(former), self._new.settings(name)
+        for why, text in (
+            (Why.UNKNOWN, self._compared.unknown(name, former)),
+            (Why.OTHER_STREAMS, self._compared.changed_input(name, former)),
+            (Why.MIXED, self._mixed(name, former)),
+            (Why.MIXED_WITHIN, self._mixed_within(name, former)),
+        ):
+            if text:
+                before = self._old.up[former], self._new.up[name]
+                return text, Reason.of(why, *(before if why in (Why.OTHER_STREAMS, Why.MIXED) else settings))
+        if former not in self._stored.emptied and (text := self._compared.changed_rows(name, former)):
+            return text, Reason(Why.CHANGED_BEFORE)
+        return None
 
     def _resumed(self, name: str, former: str, pause: Pause | None) -> Iterator[Verdict]:
         """What is to be told of one whose rows went nowhere in the last epoch, so that it did not run."""
@@ -190,9 +241,14 @@ class OperatorVerdicts:
         choices = _RESTART if pause and pause.means_another else _KEEP_STATE
         if (pause is None or pause.missed) and self._from_here_on.never_had(name):
             choices = _RESTART  # to go on, it would take back rows that came since then
-        return self._asked(name, ", ".join(parts), choices, empties=self._images(name), was=was)
+        missed = ["missed"] if pause is None or pause.missed else []
+        others = ["changed"] * bool(pause and pause.changed) + ["another"] * bool(pause and pause.means_another)
+        why = Reason.of(Why.STALE, name in self._compared.former, pause.epoch if pause else 0, *missed, *others)
+        return self._asked(name, ", ".join(parts), choices, why=why, empties=self._images(name), was=was)
 
-    def _asked(self, name: str, text: str, choices: Mapping[Choice, str], *, empties: tuple[str, ...], was: str) -> Verdict:
+    def _asked(
+        self, name: str, text: str, choices: Mapping[Choice, str], *, why: Reason, empties: tuple[str, ...], was: str
+    ) -> Verdict:
         """A question about an operator's state.
 
         One that rows are taken back from cannot begin anew before others that go on: what those have of it would never go.
@@ -200,25 +256,29 @@ class OperatorVerdicts:
         going_on = self._going_on_behind(name) if "restart" in choices and self._taking_back else []
         if not self._taking_back.isdisjoint({name, *going_on}):
             going_on += self._logs(self._new.ends[name], self._streams)
-        elif "restart" in choices and was in self._old.nodes and _takes_back(was, self._old, self._before):
+        elif "restart" in choices and was in self._old.nodes and takes_back(was, self._old, self._before):
             going_on = self._logs(self._old.ends[was] & self._new.ends[name], self._before)
         else:
             going_on = []
         anew = sorted(self._computed_anew.keys() & self._reach.before([name])) if self._computed_anew else []
+        reasons = [why]
         if anew:
+            reasons.append(Reason.of(Why.COMPUTED_ANEW, *anew))
             text += f"; {listed(anew)} before it can only be computed anew"
             choices = {}
         elif going_on:
+            reasons.append(Reason.of(Why.NOT_TAKEN_BACK, *going_on))
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         elif "restart" in choices and (before := self._from_here_on.never_had(name)):
+            reasons.append(Reason.of(Why.NEVER_HAD, *before))
             text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         if "restart" in choices:
             then = self._new.nodes[name].operator.without_state()
             restart = f"{choices['restart']}{f', and empty {listed(empties)}' if empties else ''}{f': {then}' if then else ''}"
             choices = {**choices, "restart": restart}
-        return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
+        return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was, reasons=tuple(reasons))
 
     def _logs(self, ends: Collection[str], streams: Streams) -> list[str]:
         """Those of some ends that are tables of changes, which keep what they had."""
@@ -234,7 +294,13 @@ class OperatorVerdicts:
     @cached_property
     def _taking_back(self) -> frozenset[str]:
         """The operators that take rows back that they put out, by what their state has of them."""
-        return frozenset(name for name in self._new.nodes if _takes_back(name, self._new, self._streams))
+        return frozenset(name for name in self._new.nodes if takes_back(name, self._new, self._streams))
+
+    def _mixed_within(self, name: str, former: str) -> str:
+        node, earlier = self._new.nodes[name], self._old.nodes[former]
+        known = [StreamRef(self._compared.former.get(one.operator, f"new {one.operator}"), one.port) for one in node.inputs]
+        mixed = node.operator.mixed_up(earlier.operator)
+        return mixed or node.operator.mixed_inputs(earlier.operator, [*map(str, earlier.inputs)], [*map(str, known)])
 
     def _mixed(self, name: str, former: str) -> str:
         """Whether it computes what another operator computed, and leads where this one led."""
@@ -297,7 +363,7 @@ class OperatorVerdicts:
             if change.name in self._stored.stateful and self._compared.unknown(name, change.name):
                 continue
             told, subject = self._settings(change), f"operator {name}"
-            if self._goes_on(name, change.name) and all(one in _NAMED and _only_order(pair) for one, pair in fields.items()):
+            if self._goes_on(name, change.name) and all(one in _NAMED and only_order(pair) for one, pair in fields.items()):
                 yield Verdict(Level.KEPT, subject, f"{told}: it goes on with its state, as their order means nothing")
             elif set(fields) <= {"chain", "asset_key"}:
                 yield Verdict(Level.HARMLESS, subject, told)
@@ -305,7 +371,8 @@ class OperatorVerdicts:
                 if name in self._stored.elsewhere:  # which is asked with it
                     continue
                 text = f"what its state depends on changed: {told}"
-                yield self._asked(name, text, _RESTART, empties=self._images(name), was=change.name)
+                why = Reason.of_settings(change.told_fields)
+                yield self._asked(name, text, _RESTART, why=why, empties=self._images(name), was=change.name)
             else:
                 goes_on = self._goes_on(name, change.name)
                 forgotten = self._new.nodes[name].operator.forgets(self._old.nodes[change.name].operator) if goes_on else ""
@@ -327,22 +394,3 @@ class OperatorVerdicts:
     def _was_updating(self, name: str) -> bool:
         """Whether the rows that an operator puts out replace each other."""
         return self._new.nodes[name].operator.kind in UPDATING
-
-
-def _only_order(change: Change) -> bool:
-    """Whether pairs of names and what they mean are in another order, which is all that changed.
-
-    >>> one, other = ("a", "sum(v)"), ("b", "max(v)")
-    >>> _only_order(((one, other), (other, one))), _only_order((("a", "b"), ("b", "a")))
-    (True, False)
-    """
-    was, now = (value if isinstance(value, tuple) and all(isinstance(one, tuple) for one in value) else None for value in change)
-    return was is not None and now is not None and was != now and sorted(was) == sorted(now)
-
-
-def _takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:
-    """Whether an operator takes rows back that it put out, by what its state has of them."""
-    kind = shape.nodes[name].operator.kind
-    return kind in (ToChanges.kind, Over.kind, WithinLast.kind) or (
-        kind in (Join.kind, AsOfJoin.kind) and streams.changes(StreamRef(name))
-    )

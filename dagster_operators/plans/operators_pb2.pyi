@@ -147,10 +147,12 @@ class ToChanges(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., deleted: _Optional[str] = ..., unknown: _Optional[str] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class Latest(_message.Message):
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "remembers")
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    REMEMBERS_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    remembers: bool
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., remembers: _Optional[bool] = ...) -> None: ...
 
 class DeduplicateFirst(_message.Message):
     __slots__ = ("keys", "event_time", "within")
@@ -477,21 +479,39 @@ class Apply(_message.Message):
     def __init__(self, arrow: _Optional[_Union[_values_pb2.Code, _Mapping]] = ..., keys: _Optional[_Iterable[_Union[_values_pb2.Names, _Mapping]]] = ...) -> None: ...
 
 class EventOperators(_message.Message):
-    __slots__ = ("sources", "operators", "files", "descriptor", "partition_by")
+    __slots__ = ("sources", "operators", "files", "descriptor", "partition_by", "order")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     operators: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     files: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     descriptor: str
     partition_by: str
-    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ..., partition_by: _Optional[str] = ...) -> None: ...
+    order: str
+    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ..., partition_by: _Optional[str] = ..., order: _Optional[str] = ...) -> None: ...
 
 class Frontier(_message.Message):
     __slots__ = ("definition",)
     DEFINITION_FIELD_NUMBER: _ClassVar[int]
     definition: _values_pb2.Code
     def __init__(self, definition: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...
+
+class Upsert(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, keys: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WholeTable(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DataSets(_message.Message):
+    __slots__ = ("program",)
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    program: _values_pb2.Code
+    def __init__(self, program: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...

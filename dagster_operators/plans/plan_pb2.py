@@ -26,7 +26,7 @@ from dagster_operators.plans import connectors_pb2 as dagster__operators_dot_pla
 from dagster_operators.plans import values_pb2 as dagster__operators_dot_plans_dot_values__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"dagster_operators/plans/plan.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a(dagster_operators/plans/connectors.proto\x1a$dagster_operators/plans/values.proto\"\xe2\x03\n\x04Plan\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x35\n\x08packages\x18\x02 \x03(\x0b\x32#.dagster_operators.plans.v1.Package\x12\x10\n\x08pipeline\x18\x03 \x01(\t\x12/\n\x05nodes\x18\x04 \x03(\x0b\x32 .dagster_operators.plans.v1.Node\x12<\n\x0cside_streams\x18\x05 \x03(\x0b\x32&.dagster_operators.plans.v1.SideStream\x12\x31\n\x06tables\x18\x06 \x03(\x0b\x32!.dagster_operators.plans.v1.Table\x12/\n\x05sinks\x18\x07 \x03(\x0b\x32 .dagster_operators.plans.v1.Sink\x12\x37\n\tfunctions\x18\x08 \x03(\x0b\x32$.dagster_operators.plans.v1.Function\x12/\n\x05loops\x18\t \x03(\x0b\x32 .dagster_operators.plans.v1.Loop\x12\x11\n\tautomatic\x18\n \x03(\t\x12\x31\n\x07renamed\x18\x0b \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\"\x83\x01\n\x04Loop\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x36\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x03 \x03(\x0b\x32$.dagster_operators.plans.v1.Feedback\x12\x16\n\x0ewithin_subtask\x18\x04 \x01(\x08\x12\x0e\n\x06parent\x18\x05 \x01(\t\"P\n\x08\x46\x65\x65\x64\x62\x61\x63k\x12\x10\n\x08variable\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\"(\n\x07Package\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"(\n\x06Stream\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\t\"\x88\x01\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t\x12\r\n\x05\x63hain\x18\x04 \x01(\x08\x12\x32\n\x06inputs\x18\x05 \x03(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x10\n\x08settings\x18\x06 \x01(\x0c\"N\n\nSideStream\x12\x32\n\x06stream\x18\x01 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x86\x03\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x31\n\x06\x63hecks\x18\x04 \x03(\x0b\x32!.dagster_operators.plans.v1.Check\x12.\n\x04tags\x18\x05 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x0e\n\x06owners\x18\x06 \x03(\t\x12\x31\n\x07\x63olumns\x18\x07 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x11\n\tasset_key\x18\x08 \x03(\t\x12\x13\n\x0b\x63hange_feed\x18\t \x01(\x08\x12\x14\n\x0cpartition_by\x18\n \x03(\t\x12\x14\n\x0crenamed_from\x18\x0b \x01(\t\x12\x12\n\ncluster_by\x18\x0c \x03(\t\x12\x18\n\x10target_file_size\x18\r \x01(\x03\";\n\x05\x43heck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x10\n\x08\x62locking\x18\x03 \x01(\x08\"\xa4\x01\n\x04Sink\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x32\n\x06target\x18\x04 \x01(\x0b\x32\".dagster_operators.plans.v1.Target\x12\x11\n\tasset_key\x18\x05 \x03(\t\"R\n\x08\x46unction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x38\n\treference\x18\x02 \x01(\x0b\x32%.dagster_operators.plans.v1.Referenceb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"dagster_operators/plans/plan.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a(dagster_operators/plans/connectors.proto\x1a$dagster_operators/plans/values.proto\"\xe2\x03\n\x04Plan\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x35\n\x08packages\x18\x02 \x03(\x0b\x32#.dagster_operators.plans.v1.Package\x12\x10\n\x08pipeline\x18\x03 \x01(\t\x12/\n\x05nodes\x18\x04 \x03(\x0b\x32 .dagster_operators.plans.v1.Node\x12<\n\x0cside_streams\x18\x05 \x03(\x0b\x32&.dagster_operators.plans.v1.SideStream\x12\x31\n\x06tables\x18\x06 \x03(\x0b\x32!.dagster_operators.plans.v1.Table\x12/\n\x05sinks\x18\x07 \x03(\x0b\x32 .dagster_operators.plans.v1.Sink\x12\x37\n\tfunctions\x18\x08 \x03(\x0b\x32$.dagster_operators.plans.v1.Function\x12/\n\x05loops\x18\t \x03(\x0b\x32 .dagster_operators.plans.v1.Loop\x12\x11\n\tautomatic\x18\n \x03(\t\x12\x31\n\x07renamed\x18\x0b \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\"\x91\x01\n\x04Loop\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x36\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x03 \x03(\x0b\x32$.dagster_operators.plans.v1.Feedback\x12\x16\n\x0ewithin_subtask\x18\x04 \x01(\x08\x12\x0e\n\x06parent\x18\x05 \x01(\t\x12\x0c\n\x04\x65nds\x18\x06 \x01(\x08\"P\n\x08\x46\x65\x65\x64\x62\x61\x63k\x12\x10\n\x08variable\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\"(\n\x07Package\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"(\n\x06Stream\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\t\"\x88\x01\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t\x12\r\n\x05\x63hain\x18\x04 \x01(\x08\x12\x32\n\x06inputs\x18\x05 \x03(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x10\n\x08settings\x18\x06 \x01(\x0c\"N\n\nSideStream\x12\x32\n\x06stream\x18\x01 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x98\x03\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x31\n\x06\x63hecks\x18\x04 \x03(\x0b\x32!.dagster_operators.plans.v1.Check\x12.\n\x04tags\x18\x05 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x0e\n\x06owners\x18\x06 \x03(\t\x12\x31\n\x07\x63olumns\x18\x07 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x11\n\tasset_key\x18\x08 \x03(\t\x12\x13\n\x0b\x63hange_feed\x18\t \x01(\x08\x12\x14\n\x0cpartition_by\x18\n \x03(\t\x12\x14\n\x0crenamed_from\x18\x0b \x01(\t\x12\x12\n\ncluster_by\x18\x0c \x03(\t\x12\x18\n\x10target_file_size\x18\r \x01(\x03\x12\x10\n\x08replaced\x18\x0e \x01(\x08\";\n\x05\x43heck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x10\n\x08\x62locking\x18\x03 \x01(\x08\"\xa4\x01\n\x04Sink\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\x06stream\x18\x02 \x01(\x0b\x32\".dagster_operators.plans.v1.Stream\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x32\n\x06target\x18\x04 \x01(\x0b\x32\".dagster_operators.plans.v1.Target\x12\x11\n\tasset_key\x18\x05 \x03(\t\"R\n\x08\x46unction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x38\n\treference\x18\x02 \x01(\x0b\x32%.dagster_operators.plans.v1.Referenceb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLAN']._serialized_start=147
   _globals['_PLAN']._serialized_end=629
   _globals['_LOOP']._serialized_start=632
-  _globals['_LOOP']._serialized_end=763
-  _globals['_FEEDBACK']._serialized_start=765
-  _globals['_FEEDBACK']._serialized_end=845
-  _globals['_PACKAGE']._serialized_start=847
-  _globals['_PACKAGE']._serialized_end=887
-  _globals['_STREAM']._serialized_start=889
-  _globals['_STREAM']._serialized_end=929
-  _globals['_NODE']._serialized_start=932
-  _globals['_NODE']._serialized_end=1068
-  _globals['_SIDESTREAM']._serialized_start=1070
-  _globals['_SIDESTREAM']._serialized_end=1148
-  _globals['_TABLE']._serialized_start=1151
-  _globals['_TABLE']._serialized_end=1541
-  _globals['_CHECK']._serialized_start=1543
-  _globals['_CHECK']._serialized_end=1602
-  _globals['_SINK']._serialized_start=1605
-  _globals['_SINK']._serialized_end=1769
-  _globals['_FUNCTION']._serialized_start=1771
-  _globals['_FUNCTION']._serialized_end=1853
+  _globals['_LOOP']._serialized_end=777
+  _globals['_FEEDBACK']._serialized_start=779
+  _globals['_FEEDBACK']._serialized_end=859
+  _globals['_PACKAGE']._serialized_start=861
+  _globals['_PACKAGE']._serialized_end=901
+  _globals['_STREAM']._serialized_start=903
+  _globals['_STREAM']._serialized_end=943
+  _globals['_NODE']._serialized_start=946
+  _globals['_NODE']._serialized_end=1082
+  _globals['_SIDESTREAM']._serialized_start=1084
+  _globals['_SIDESTREAM']._serialized_end=1162
+  _globals['_TABLE']._serialized_start=1165
+  _globals['_TABLE']._serialized_end=1573
+  _globals['_CHECK']._serialized_start=1575
+  _globals['_CHECK']._serialized_end=1634
+  _globals['_SINK']._serialized_start=1637
+  _globals['_SINK']._serialized_end=1801
+  _globals['_FUNCTION']._serialized_start=1803
+  _globals['_FUNCTION']._serialized_end=1885
 # @@protoc_insertion_point(module_scope)

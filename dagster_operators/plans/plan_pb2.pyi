@@ -35,18 +35,20 @@ class Plan(_message.Message):
     def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ..., automatic: _Optional[_Iterable[str]] = ..., renamed: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ...) -> None: ...
 
 class Loop(_message.Message):
-    __slots__ = ("name", "limit", "feedback", "within_subtask", "parent")
+    __slots__ = ("name", "limit", "feedback", "within_subtask", "parent", "ends")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     WITHIN_SUBTASK_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     limit: int
     feedback: _containers.RepeatedCompositeFieldContainer[Feedback]
     within_subtask: bool
     parent: str
-    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ..., within_subtask: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
+    ends: bool
+    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ..., within_subtask: _Optional[bool] = ..., parent: _Optional[str] = ..., ends: _Optional[bool] = ...) -> None: ...
 
 class Feedback(_message.Message):
     __slots__ = ("variable", "stream")
@@ -97,7 +99,7 @@ class SideStream(_message.Message):
     def __init__(self, stream: _Optional[_Union[Stream, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from", "cluster_by", "target_file_size")
+    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from", "cluster_by", "target_file_size", "replaced")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +113,7 @@ class Table(_message.Message):
     RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_BY_FIELD_NUMBER: _ClassVar[int]
     TARGET_FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
@@ -124,7 +127,8 @@ class Table(_message.Message):
     renamed_from: str
     cluster_by: _containers.RepeatedScalarFieldContainer[str]
     target_file_size: int
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ..., cluster_by: _Optional[_Iterable[str]] = ..., target_file_size: _Optional[int] = ...) -> None: ...
+    replaced: bool
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ..., cluster_by: _Optional[_Iterable[str]] = ..., target_file_size: _Optional[int] = ..., replaced: _Optional[bool] = ...) -> None: ...
 
 class Check(_message.Message):
     __slots__ = ("name", "expression", "blocking")

@@ -13,7 +13,10 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.join import ONLY_PAIRS, Join
 from dagster_operators.operators.loops.edges import LoopVariable
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
+from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.plans.row_forms import EDGES
 from dagster_operators.plans.shape import PlanShape
 
@@ -79,3 +82,11 @@ class Streams:
                 with suppress(OperatorsError):
                     found[name] = node.operator.output(known)
         return found
+
+
+def takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:
+    """Whether an operator takes rows back that it put out, by what its state has of them."""
+    kind = shape.nodes[name].operator.kind
+    return kind in (ToChanges.kind, Over.kind, WithinLast.kind) or (
+        kind in (Join.kind, AsOfJoin.kind) and streams.changes(StreamRef(name))
+    )

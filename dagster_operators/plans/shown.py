@@ -28,6 +28,7 @@ def as_json(plan: LogicalPlan) -> dict[str, Any]:
                 "limit": loop.limit,
                 "within_subtask": loop.within_subtask,
                 **({"within": loop.parent} if loop.parent else {}),
+                **({"ends": True} if loop.ends else {}),
                 "feedback": {name: str(stream) for name, stream in loop.feedback},
             }
             for loop in plan.loops
@@ -103,6 +104,7 @@ def _lines(plan: LogicalPlan, *, details: bool) -> Iterator[str]:
         fed = ", ".join(f"{name} is fed {stream}" for name, stream in loop.feedback)
         where = f" within {loop.parent}" if loop.parent else ""
         where += " within a subtask" if loop.within_subtask else ""
+        where += ", then it ends" if loop.ends else ""
         yield f"  loop {loop.name}, at most {loop.limit} rounds{where}: {fed}"
     for table in plan.tables:
         yield f"  table {table.name} <- {_name(plan, table.stream)}{_of_table(table.checks, table.owners)}"

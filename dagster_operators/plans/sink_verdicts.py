@@ -15,6 +15,7 @@ from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.logical_plan import PlanSink
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.plan_streams import Streams
+from dagster_operators.plans.reason import Reason, Why
 from dagster_operators.plans.unknown import UnknownSink
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
@@ -60,26 +61,27 @@ class SinkVerdicts:
         if told := _settings(before, sink):
             text = f"{told}: rows go there from here on; what it took before stays where it is"
             if updating and not isinstance(sink.sink, ObjectReference):  # one of the user's own may count in its attributes
-                yield _asked(subject, f"{text}, and of {listed(updating)} only keys that change come there")
+                why = Reason.of(Why.SETTINGS, *_differences(before, sink), *updating)
+                yield _asked(subject, f"{text}, and of {listed(updating)} only keys that change come there", why)
             else:
                 yield Verdict(Level.FROM_HERE_ON, subject, text)
         if not updating:
             return
         if anew := self._from_here_on.beginning(sink.stream):
-            yield _asked(subject, f"{listed(anew)} begins without state, and what it gave before stays there")
+            why = Reason.of(Why.BEGINS, *anew)
+            yield _asked(subject, f"{listed(anew)} begins without state, and what it gave before stays there", why)
         elif self._made(sink.stream) != self._made_before(before.stream):
-            yield _asked(subject, "what is computed before it changed: only rows that change from here on would be as it is now")
+            text = "what is computed before it changed: only rows that change from here on would be as it is now"
+            yield _asked(subject, text, Reason(Why.CHANGED_BEFORE))
 
     def _put_back(self, sink: PlanSink, pause: Pause) -> Verdict:
         subject = f"sink {sink.name}"
         if pause.missed:
-            return _asked(
-                subject, f"it was taken out after epoch {pause.epoch} and is put back: it is not given what came since then"
-            )
+            text = f"it was taken out after epoch {pause.epoch} and is put back: it is not given what came since then"
+            return _asked(subject, text, Reason.of(Why.PUT_BACK, pause.epoch, "missed"))
         if not pause.harmless and self._updating(sink.stream):
-            return _asked(
-                subject, f"it was taken out after epoch {pause.epoch} and is put back, and {pause.changed or 'is another'}"
-            )
+            text = f"it was taken out after epoch {pause.epoch} and is put back, and {pause.changed or 'is another'}"
+            return _asked(subject, text, Reason.of(Why.PUT_BACK, pause.epoch, "changed" if pause.changed else "another"))
         return Verdict(Level.KEPT, subject, f"it goes on behind epoch {pause.epoch}: nothing came since then")
 
     def _added(self, sink: PlanSink) -> Verdict:
@@ -87,9 +89,8 @@ class SinkVerdicts:
         behind = self._from_here_on.taken_back(sink.stream) or self._from_here_on.replaced(sink.stream)
         if not behind:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and is given the rows from here on")
-        return _asked(
-            subject, f"it is new, behind {listed(behind)}, which has state: it is given only keys that change from here on"
-        )
+        text = f"it is new, behind {listed(behind)}, which has state: it is given only keys that change from here on"
+        return _asked(subject, text, Reason.of(Why.BEHIND_STATE, *behind))
 
     def _same(self, sink: PlanSink, other: PlanSink) -> bool:
         """Whether it is another one's stream and settings under a new name."""
@@ -113,9 +114,16 @@ def _settings(before: PlanSink, after: PlanSink) -> str:
     if unknown := [one.sink for one in (before, after) if isinstance(one.sink, UnknownSink)]:
         changed = f"it was {before.sink.kind}, and is {after.sink.kind}, with other settings; {unknown[0].kind} is not known here"
         return "" if before.sink == after.sink else changed
+    return "; ".join(f"{name} was {was}, and is {now}" for name, was, now in _differences(before, after))
+
+
+def _differences(before: PlanSink, after: PlanSink) -> list[tuple[str, str, str]]:
+    """The settings that differ, with their values before and now."""
+    if any(isinstance(one.sink, UnknownSink) for one in (before, after)):
+        return [("kind", before.sink.kind, after.sink.kind)]
     old, new = _place(before), _place(after)
     names = [name for name in {**old, **new} if canonical(old.get(name)) != canonical(new.get(name))]
-    return "; ".join(f"{name} was {shown(old.get(name))}, and is {shown(new.get(name))}" for name in names)
+    return [(name, shown(old.get(name)), shown(new.get(name))) for name in names]
 
 
 def _place(planned: PlanSink) -> Mapping[str, Any]:
@@ -132,6 +140,6 @@ def _value(setting: Any) -> Any:
     return tuple(map(_value, setting)) if isinstance(setting, list | tuple) else setting
 
 
-def _asked(subject: str, problem: str) -> Verdict:
+def _asked(subject: str, problem: str, why: Reason) -> Verdict:
     choices: Mapping[Choice, str] = {"keep": "let it be so; or give it another name and place, and fill that by hand"}
-    return Verdict(Level.DECISION, subject, problem, choices)
+    return Verdict(Level.DECISION, subject, problem, choices, reasons=(why,))

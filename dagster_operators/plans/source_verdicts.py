@@ -12,13 +12,18 @@ from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.compared import ComparedPlans, listed
 from dagster_operators.plans.plan_streams import Streams, hands_on
+from dagster_operators.plans.reason import Reason, Why
 from dagster_operators.plans.unknown import UnknownOperator
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
+_AGAIN = "rows that were read before come again, and are twice in tables that have them"
+
 _WATERMARK: Mapping[Choice, str] = {
     "keep": "the watermark stays as it is",
-    "restart": "read it from its beginning, with a watermark of its own: rows that were read before come again",
+    "restart": f"read it from its beginning, with a watermark of its own: {_AGAIN}",
 }
+
+_FROM_BEGINNING: Mapping[Choice, str] = {"restart": "read it from its beginning"}
 
 _STARTS = ("starting_version", "start")
 """Settings of sources that say where they begin while they have no position."""
@@ -56,7 +61,8 @@ class SourceVerdicts:
     def _kept(self, name: str, former: str) -> Iterator[Verdict]:
         if text := self._compared.unknown(name, former):
             choices: Mapping[Choice, str] = {"keep": "go on from the position there is", "restart": "read it from its beginning"}
-            yield Verdict(Level.DECISION, f"source {name}", text, choices)
+            settings = self._old.settings(former), self._new.settings(name)
+            yield Verdict(Level.DECISION, f"source {name}", text, choices, reasons=(Reason.of(Why.UNKNOWN, *settings),))
         if any(isinstance(node.operator, UnknownOperator) for node in (self._new.nodes[name], self._old.nodes[former])):
             return
         new, old = self._source(name), self._source(former, old=True)
@@ -66,12 +72,13 @@ class SourceVerdicts:
             return  # once it is read again, that is told
         if former not in self._old.running and then and now and then != now:
             text = "it was not read for some epochs, and reads something else now"
-            yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+            yield Verdict(Level.DECISION, subject, text, _FROM_BEGINNING, reasons=(Reason(Why.NOT_READ),))
             return
         if new.connector.kind == "operator" and then and now:  # what it says of itself may be more than a plan tells
             problem = "" if then == now else problem or "it says that its positions mean something else now"
         if problem:
-            yield Verdict(Level.DECISION, subject, problem, _choices(old, new))
+            why = Reason.of(Why.MOVED, *_moves(old, new))
+            yield Verdict(Level.DECISION, subject, problem, _choices(old, new), reasons=(why,))
         if old.event_time != new.event_time:
             yield self._other_time(name, former, old, new)
         if name != former:
@@ -91,19 +98,22 @@ class SourceVerdicts:
             if same or self._old.ends[gone] & self._new.ends[name]:
                 what = f"reads what {gone!r} read" if same else f"stands where {gone!r} stood"
                 text = f"it {what}, and has no position: it would be read from its beginning"
-                yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"}, renamed_from=gone)
+                why = (Reason.of(Why.TAKES_PLACE, gone, same),)
+                again: Mapping[Choice, str] = {"restart": f"read it from its beginning: {_AGAIN}"} if same else _FROM_BEGINNING
+                yield Verdict(Level.DECISION, subject, text, again, renamed_from=gone, reasons=why)
                 return
         if name not in self._stored.positions:
             yield Verdict(Level.FROM_HERE_ON, subject, "it is new, and read from its beginning")
         elif self._stored.sources.get(name) == self._fingerprints.get(name):
             text, other = "it is read again, from where it was left", self._stored.timed.get(name)
             if other and new.event_time and other != new.event_time:
-                yield Verdict(Level.DECISION, subject, f"{text}, {_while_of(other)}", _WATERMARK)
+                why = (Reason.of(Why.WATERMARK, other),)
+                yield Verdict(Level.DECISION, subject, f"{text}, {_while_of(other)}", _WATERMARK, reasons=why)
             else:
                 yield Verdict(Level.FROM_HERE_ON, subject, text)
         else:
             text = "it was taken out and is put back, and reads something else now"
-            yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+            yield Verdict(Level.DECISION, subject, text, _FROM_BEGINNING, reasons=(Reason(Why.PUT_BACK),))
 
     def _as_can_be_read(self, name: str, verdict: Verdict, anew: Collection[str] = ()) -> Verdict:
         """A verdict without ``restart`` where rows that are read again are changes, and what had them before goes on.
@@ -125,11 +135,12 @@ class SourceVerdicts:
         if not had:
             return verdict
         text = f"{verdict.problem}; from its beginning it would give again what {listed(had)} had of it, and take nothing back"
+        why = (*verdict.reasons, Reason.of(Why.GIVEN_AGAIN, *had))
         left: Mapping[Choice, str] = {choice: told for choice, told in verdict.choices.items() if choice != "restart"}
         if former in self._old.running:
-            return replace(verdict, problem=text, choices=left, read_anew=former)
+            return replace(verdict, problem=text, choices=left, read_anew=former, reasons=why)
         remedy = f"read what it read before, run an epoch, and then: pipeline.reset({former!r}, 0, tables='restart')"
-        return replace(verdict, problem=text, choices=left, remedy=remedy)
+        return replace(verdict, problem=text, choices=left, remedy=remedy, reasons=why)
 
     def _begins_elsewhere(self, name: str, former: str) -> bool:
         """Whether the program says anew where it begins in what was read: then that is not its beginning."""
@@ -161,7 +172,8 @@ class SourceVerdicts:
         left = name in self._stored.pauses.operators or name in self._stored.left
         if self._compared.former.get(name) in self._stored.stateful or (left and name not in self._compared.former):
             return {name}
-        stateless = name in self._compared.former or self._new.nodes[name].operator.kind == Latest.kind
+        operator = self._new.nodes[name].operator
+        stateless = name in self._compared.former or (isinstance(operator, Latest) and not operator.remembers)
         return self._filled(self._new.ends[name]) if stateless else set()
 
     def _filled(self, ends: Collection[str]) -> set[str]:
@@ -176,10 +188,11 @@ class SourceVerdicts:
         told = ", ".join(tables)
         choices: Mapping[Choice, str] = {
             "keep": f"go on from where it was left: what it gave before is not in {told}",
-            "restart": "read it from its beginning: rows that were read before come again",
+            "restart": f"read it from its beginning: {_AGAIN}",
         }
         text = f"it leads to {told} again, computed anew without it: what it gave before would not be in there"
-        return Verdict(Level.DECISION, f"source {name}", text, choices, tables=tables)
+        why = (Reason.of(Why.LEFT_OUT, *tables),)
+        return Verdict(Level.DECISION, f"source {name}", text, choices, tables=tables, reasons=why)
 
     def _source(self, name: str, *, old: bool = False) -> Source:
         found = (self._old if old else self._new).nodes[name].operator
@@ -190,13 +203,16 @@ class SourceVerdicts:
         """The verdict on a source whose event time is another one."""
         subject, text = f"source {name}", f"its event time was {old.event_time}, and is {new.event_time}"
         choices: Mapping[Choice, str] = {}
+        watermark: tuple[Reason, ...] = ()
         if self._leads_to_state(former):
             choices = {"keep": "the watermark, and what is kept by the old times, stay as they are"}
         elif new.event_time and former in self._stored.timed:  # what goes by time may also come behind it later
             column = old.event_time or self._stored.timed[former]
             if column != new.event_time:
                 text, choices = f"{text}, {_while_of(column)}", _WATERMARK
-        return Verdict(Level.DECISION if choices else Level.FROM_HERE_ON, subject, text, choices)
+                watermark = (Reason.of(Why.WATERMARK, column),)
+        why = (Reason.of(Why.EVENT_TIME, old.event_time, new.event_time), *watermark)
+        return Verdict(Level.DECISION if choices else Level.FROM_HERE_ON, subject, text, choices, reasons=why)
 
     def _leads_to_state(self, name: str) -> bool:
         """Whether an operator with state is behind one of the earlier plan."""
@@ -213,15 +229,20 @@ def _while_of(column: str) -> str:
 
 def _moved(old: Source, new: Source) -> str:
     """What differs in what gives two sources' positions their meaning; empty if nothing does."""
+    told = [f"{name} was {was}, and is {now}" for name, was, now in _moves(old, new)]
+    return f"{'; '.join(told)}: its position would mean something else" if told else ""
+
+
+def _moves(old: Source, new: Source) -> list[tuple[str, str, str]]:
+    """The same as settings with their values before and now."""
     before, after = ({"kind": source.connector.kind, **source.connector.positions()} for source in (old, new))
     pairs = {
         name: (before[name], after[name]) for name in before if name in after
     }  # a pattern instead of a name is no other place
-    told = [f"{name} was {json.dumps(was)}, and is {json.dumps(now)}" for name, (was, now) in pairs.items() if was != now]
-    return f"{'; '.join(told)}: its position would mean something else" if told else ""
+    return [(name, json.dumps(was), json.dumps(now)) for name, (was, now) in pairs.items() if was != now]
 
 
 def _choices(old: Source, new: Source) -> Mapping[Choice, str]:
-    restart: Mapping[Choice, str] = {"restart": "read it from its beginning: rows that were read before come again"}
+    restart: Mapping[Choice, str] = {"restart": f"read it from its beginning: {_AGAIN}"}
     keep: Mapping[Choice, str] = {"keep": "go on from the position there is"}
     return {**keep, **restart} if new.connector.may_go_on_from(old.connector) else restart

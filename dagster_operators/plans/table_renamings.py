@@ -48,7 +48,7 @@ def _never(then: Mapping[str, str], now: Mapping[str, str], old: str, left: Coll
     if old in left:
         return (
             "which the last epoch no longer wrote",
-            f"run an epoch with {old!r} first, in which it is said what becomes of it; or to_table(..., backfill=True) instead",
+            f"run an epoch with {old!r} first, in which it is said what becomes of it; or backfill=True of to_table instead",
         )
     gone = ", ".join(repr(name) for name in then if name not in now) or "none"
     told = f"correct the name, or leave renamed_from out if it is new (the tables of the last epoch that are gone: {gone})"

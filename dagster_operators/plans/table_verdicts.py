@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from dagster_operators.graph.outputs import partitioned
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
 from dagster_operators.plans.from_here_on import FromHereOn
+from dagster_operators.plans.reason import Reason, Why
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 
@@ -27,6 +29,7 @@ class TableVerdicts:
         self._stored = stored
         self._from_here_on = FromHereOn(compared, stored, restarted)
         self._columns = [{table.name: table.partition_by for table in one.plan.tables} for one in (self._old, self._new)]
+        self._replaced = [{table.name for table in one.plan.tables if table.replaced} for one in (self._old, self._new)]
         self._anew = {*stored.elsewhere, *restarted} & {*compared.former, *stored.pauses.operators}
         self._going_on = {str(StreamRef(former)) for former in compared.former.values()}
 
@@ -35,7 +38,11 @@ class TableVerdicts:
         old = {table.name: table.stream for table in self._old.plan.tables}
         new = {table.name: table.stream for table in self._new.plan.tables}
         for name, stream in new.items():
-            if name in old:
+            if name in self._replaced[1]:
+                yield from self._replacing(name, is_known=name in old)
+            elif name in self._replaced[0] and name in self._stored.tables:
+                yield self._no_longer_replaced(name, stream)
+            elif name in old:
                 yield from self._kept(name, stream, old[name])
                 yield from self._exchanged(name, stream, old)
                 yield from self._partitions(name, stream)
@@ -62,7 +69,8 @@ class TableVerdicts:
             return  # the operator that it came from is gone, which is told of that
         text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
-        yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
+        why = (Reason(Why.CHANGED_BEFORE),)
+        yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,), reasons=why)
 
     def _exchanged(self, name: str, stream: StreamRef, old: Mapping[str, StreamRef]) -> Iterator[Verdict]:
         """An append-only table that now has what another one had, which has something else or is gone: both were renamed."""
@@ -73,7 +81,9 @@ class TableVerdicts:
             text = (
                 f"it has what {before!r} had, which no longer has it: behind the rows there are it would have those from here on"
             )
-            yield Verdict(Level.DECISION, f"table {name}", text, {"keep": "let it go on so"}, before, tables=(name,))
+            choices: Mapping[Choice, str] = {"keep": "let it go on so"}
+            why = (Reason.of(Why.EXCHANGED, before),)
+            yield Verdict(Level.DECISION, f"table {name}", text, choices, before, tables=(name,), reasons=why)
 
     def _partitions(self, name: str, stream: StreamRef) -> Iterator[Verdict]:
         """A table has other partition columns when none of its files is one of before.
@@ -83,12 +93,32 @@ class TableVerdicts:
         was, now = self._columns[0][name], self._columns[1][name]
         if was != now:
             text = f"it was {partitioned(was)}, and would be {partitioned(now)}"
-            behind = sorted({*self._from_here_on.taken_back(stream), *self._from_here_on.replaced(stream)})
-            kept = [one for one in behind if self._stored.in_tables.get(self._compared.former[one]) != name]
-            if kept:
-                text += f"; emptied, it would have only rows that change from here on, of {listed(kept)}"
-            choices: Mapping[Choice, str] = {} if kept else {"restart": "empty it"}
-            yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
+            yield self._emptied(name, stream, text, Reason.of(Why.PARTITIONS, [*was], [*now]))
+
+    def _emptied(self, name: str, stream: StreamRef, text: str, reason: Reason) -> Verdict:
+        """A table may begin from nothing, unless operators before it go on that would give it only rows that change."""
+        behind = sorted({*self._from_here_on.taken_back(stream), *self._from_here_on.replaced(stream)})
+        kept = [one for one in behind if self._stored.in_tables.get(self._compared.former[one]) != name]
+        if kept:
+            text += f"; emptied, it would have only rows that change from here on, of {listed(kept)}"
+        choices: Mapping[Choice, str] = {} if kept else {"restart": "empty it"}
+        why = (replace(reason, names=(*reason.names, *kept)),)
+        return Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,), reasons=why)
+
+    def _replacing(self, name: str, *, is_known: bool) -> Iterator[Verdict]:
+        """A table whose rows are replaced in each epoch: whatever changed before it, the next epoch computes it."""
+        if name not in self._stored.tables:
+            if not is_known:
+                yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it is new, and has the rows of the next epoch")
+        elif name not in self._replaced[0]:
+            text = "the rows of the next epoch would take the place of all rows that it has"
+            choices: Mapping[Choice, str] = {"restart": "let them take that place"}
+            why = (Reason.of(Why.REPLACED, "now"),)
+            yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,), reasons=why)
+
+    def _no_longer_replaced(self, name: str, stream: StreamRef) -> Verdict:
+        text = "it has the rows of the last epoch alone, and those of later epochs would be put to them"
+        return self._emptied(name, stream, text, Reason.of(Why.REPLACED, "before"))
 
     def _put_back(self, name: str) -> Verdict:
         subject, pause = f"table {name}", self._stored.pauses.ends.get(f"table {name}")
@@ -101,7 +131,8 @@ class TableVerdicts:
         choices: Mapping[Choice, str] = {"keep": "go on with the rows there are", "restart": "empty it"}
         if pause and pause.means_another and name in self._stored.state_tables:
             choices = {"restart": "empty it"}
-        return Verdict(Level.DECISION, subject, text, choices, empties=(name,))
+        why = (Reason.of(Why.PUT_BACK, *(["changed"] if pause and pause.changed else [])),)
+        return Verdict(Level.DECISION, subject, text, choices, empties=(name,), reasons=why)
 
     def _added(self, name: str, stream: StreamRef, old: Mapping[str, StreamRef]) -> Verdict:
         subject, now = f"table {name}", {table.name for table in self._new.plan.tables}
@@ -110,14 +141,18 @@ class TableVerdicts:
         before = self._gone.get(made) or self._left.get(made, "")
         if behind:
             text = f"it is new, behind {listed(behind)}, which has state: it would have only rows that change from here on"
-            if gone := sorted(old.keys() - now):
+            gone = sorted(old.keys() - now)
+            if gone:
                 text += f"; {listed(gone)} is no longer written"
             choices: Mapping[Choice, str] = {"keep": "let it have the rows that change from here on"}
-            return Verdict(Level.DECISION, subject, text, choices, before, fillable=True)
+            why = (Reason.of(Why.BEHIND_STATE, [*behind], *gone),)
+            return Verdict(Level.DECISION, subject, text, choices, before, fillable=True, reasons=why)
         if before:
             lost = "no longer has it" if before in now else "is no longer written"
             text = f"it is new, and has what {before!r} had, which {lost}: it would have only the rows from here on"
-            return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows from here on"}, before, fillable=True)
+            choices = {"keep": "let it have the rows from here on"}
+            why = (Reason.of(Why.TAKES_PLACE, before, before in now),)
+            return Verdict(Level.DECISION, subject, text, choices, before, fillable=True, reasons=why)
         return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
 
     @cached_property

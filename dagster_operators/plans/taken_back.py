@@ -12,6 +12,7 @@ from typing import Final
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.plan_streams import Streams, hands_on
+from dagster_operators.plans.reason import Reason, Why
 from dagster_operators.plans.row_forms import RowForms
 from dagster_operators.plans.shape import PlanShape
 from dagster_operators.plans.verdict import Level, Stored, Verdict
@@ -50,14 +51,14 @@ class TakenBackVerdicts:
             used = _used(new, name) if _used(new, name) == _used(old, former) else None
             pairs = zip(node.inputs, earlier.inputs, strict=False)
             if any(self._differ(now, then, used) for now, then in pairs):
-                yield Verdict(Level.DECISION, f"operator {name}", TAKEN_BACK, was=former)
+                yield Verdict(Level.DECISION, f"operator {name}", TAKEN_BACK, was=former, reasons=(Reason(Why.TAKEN_BACK),))
         earlier_streams = {table.name: table.stream for table in old.plan.tables}
         for table in new.plan.tables:
             then = earlier_streams.get(table.name)
             if then is None or then.operator in self._stored.emptied:
                 continue
             if table.name in self._stored.tables and self._differ(table.stream, then, None):
-                yield Verdict(Level.DECISION, f"table {table.name}", TAKEN_BACK)
+                yield Verdict(Level.DECISION, f"table {table.name}", TAKEN_BACK, reasons=(Reason(Why.TAKEN_BACK),))
 
     def _differ(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
         """Whether changes that came before would come out of a stream otherwise."""

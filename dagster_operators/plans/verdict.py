@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 from dagster_operators.plans.pauses import Pauses
+from dagster_operators.plans.reason import Reason, Why, question_of
 
 Choice: TypeAlias = Literal["keep", "restart", "drop"]
 """What may be decided: go on with what there is, begin from nothing, or delete what is left."""
@@ -41,6 +42,7 @@ class Verdict:
         fillable: Whether it is a new table, which could have the rows of before: ``to_table(..., backfill=True)``.
         remedy: What to do about it where nothing can be decided, or instead of that, as an error's.
         read_anew: What the last epoch called the source that may be read anew, with all that is behind it beginning from nothing.
+        reasons: The facts by which a decision is known again; of verdicts that earlier versions asked, none.
     """
 
     level: Level
@@ -55,11 +57,36 @@ class Verdict:
     fillable: bool = False
     remedy: str = ""
     read_anew: str = ""
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind of what changed: ``source``, ``operator``, ``table`` or ``sink``."""
+        return self.subject.partition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of what changed."""
+        return self.subject.partition(" ")[2]
 
     @property
     def question(self) -> str:
-        """What a decision answers: another change of the same subject is another question."""
+        """The key of a decision: another change of the same subject has another one, and other words for it do not."""
+        return question_of(self.subject, self.reasons) if self.reasons else self.former_question
+
+    @property
+    def former_question(self) -> str:
+        """The key that earlier versions stored a decision under."""
         return hashlib.sha256(f"{self.subject}: {self.problem}".encode()).hexdigest()[:12]
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All keys that a decision may be stored under."""
+        return tuple(dict.fromkeys((self.question, self.former_question)))
+
+    def is_because(self, why: Why) -> bool:
+        """Whether a reason is of a kind."""
+        return any(reason.why is why for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
         """What is told of it, as JSON values."""
@@ -67,7 +94,8 @@ class Verdict:
         choices = {str(choice): meaning for choice, meaning in self.choices.items()}
         about = {"level": level, "subject": self.subject, "problem": self.problem}
         remedy = {"remedy": self.remedy} if self.remedy else {}
-        return {**about, "choices": choices, "renamed_from": self.renamed_from, **remedy}
+        reasons = {"reasons": [reason.to_json() for reason in self.reasons]} if self.reasons else {}
+        return {**about, "choices": choices, "renamed_from": self.renamed_from, **remedy, **reasons}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Verdict:
@@ -78,7 +106,8 @@ class Verdict:
         """
         level = Level(told.get("level", Level.DECISION.value))
         renamed, remedy = told.get("renamed_from", ""), told.get("remedy", "")
-        return cls(level, told["subject"], told["problem"], told["choices"], renamed, remedy=remedy)
+        reasons = tuple(map(Reason.from_json, told.get("reasons", ())))
+        return cls(level, told["subject"], told["problem"], told["choices"], renamed, remedy=remedy, reasons=reasons)
 
     def __str__(self) -> str:
         told = f"decided: {self.decided}, takes effect with the next epoch" if self.decided else self.level.value
@@ -90,7 +119,7 @@ class Verdict:
         Args:
             decided: By subject and question.
         """
-        choice = decided.get((self.subject, self.question), "")
+        choice = next((decided[self.subject, one] for one in self.questions if (self.subject, one) in decided), "")
         return replace(self, level=Level.DECIDED, decided=choice) if choice else self
 
 

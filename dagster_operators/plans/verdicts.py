@@ -48,5 +48,4 @@ def _without_choices(verdicts: Iterable[Verdict], taken_back: Iterable[Verdict])
 
 def restarted(verdicts: Iterable[Verdict]) -> frozenset[str]:
     """The operators and sources of which it was decided that they begin from nothing."""
-    told = [verdict.subject.partition(" ") for verdict in verdicts if verdict.decided == "restart"]
-    return frozenset(name for kind, _, name in told if kind in ("operator", "source"))
+    return frozenset(one.name for one in verdicts if one.decided == "restart" and one.kind in ("operator", "source"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import LostFileError, PipelineError, StorageError
+from dagster_operators.errors import LostFileError, PipelineError, SchemaError, StorageError
 from dagster_operators.runtime.results import table_names
 from dagster_operators.storage.presence import lost_files
-from dagster_operators.transactions.lost import PUT_BACK, lost_error
+from dagster_operators.transactions.lost import PUT_BACK, lost_error, written_files
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def read_arrow(
 
     Raises:
         PipelineError: There is no such table or column in that epoch.
+        SchemaError: Arrow has no type for a column.
         LostFileError: A file of the table is missing.
         ForeignWriteError: Somebody wrote over what the epoch committed.
     """
@@ -48,7 +50,7 @@ def read_arrow(
     schema_json, found = coordinator.content(complete, dataset)
     schema, files = _chosen(coordinator, table, schema_json, columns), [file for file in found if file.rows or not file.is_ours]
     sizes = {f"{dataset}/{file.path}": file.size for file in files}
-    if lost := lost_files(coordinator.root, sizes):
+    if lost := lost_files(coordinator.root, written_files(dataset, files)):
         raise _lost(coordinator, lost)
     batches: list[pa.RecordBatch] = []
     left = limit
@@ -70,13 +72,25 @@ def _lost(coordinator: Coordinator, lost: Mapping[str, str]) -> LostFileError:
 
 
 def _chosen(coordinator: Coordinator, table: str, schema_json: str, columns: Sequence[str] | None) -> pa.Schema:
-    import pyarrow as pa
-
-    schema = Schema.from_json(schema_json).with_nulls().to_arrow()
-    unknown = [name for name in columns or () if name not in schema.names]
+    schema, where = Schema.from_json(schema_json).with_nulls(), {"pipeline": coordinator.pipeline, "table": table}
+    fields = {field.name: field for field in schema}
+    unknown = [name for name in columns or () if name not in fields]
     if unknown:
-        raise _unknown("column", unknown[0], schema.names, pipeline=coordinator.pipeline, table=table)
-    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        raise _unknown("column", unknown[0], list(fields), **where)
+    try:
+        return Schema(tuple(fields[name] for name in (fields if columns is None else columns))).to_arrow()
+    except SchemaError as error:
+        remedy = f"cast the column in the pipeline, or read other columns: columns={_in_arrow(schema)}"
+        raise SchemaError(error.problem, remedy=remedy, **where, **error.where) from error
+
+
+def _in_arrow(schema: Schema) -> list[str]:
+    """The columns whose types Arrow has."""
+    names = []
+    for field in schema:
+        with suppress(SchemaError):
+            names += Schema((field,)).to_arrow().names
+    return names
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], **where: object) -> PipelineError:

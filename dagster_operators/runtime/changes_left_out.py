@@ -25,8 +25,8 @@ class _Node(Protocol):
 def counted_by(nodes: Iterable[_Node], reach: Reach, source: str) -> str | None:
     """The name of an operator that counts what a source says of rows, each added or taken back; None if there is none.
 
-    A table of changes has each as it is, and ``latest`` the rows that they leave. ``to_changes`` keeps rows itself, and what it
-    puts out begins with it.
+    A table of changes has each as it is, and a ``latest`` without state the rows that they leave.
+    ``to_changes`` keeps rows itself, and what it puts out begins with it.
 
     Args:
         nodes: The operators of a graph.
@@ -43,6 +43,6 @@ def counted_by(nodes: Iterable[_Node], reach: Reach, source: str) -> str | None:
                 continue
             if node.operator.row_wise or isinstance(node.operator, Union):
                 waiting.append(node.name)
-            elif not isinstance(node.operator, Latest):
+            elif not isinstance(node.operator, Latest) or node.operator.remembers:
                 return node.name
     return None

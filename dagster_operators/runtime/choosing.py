@@ -152,6 +152,7 @@ class Choosing:
             choice = connector.choose(start, self._consumed(origin))
             if choice is not None and choice.slice.items is not None:
                 connector.verify(choice.slice.items, schemas[source.name])
+                return replace(choice, slice=replace(choice.slice, items=connector.with_content(choice.slice.items)))
             return choice
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from ast import literal_eval
@@ -9,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from dagster_operators.errors import BadInputError
+from dagster_operators.errors import BadInputError, call_of
 from dagster_operators.storage.location import OF_SOURCE
 from dagster_operators.storage.uri import public_uri
 
 _CALL: Final = re.compile(r"(?<!in Python: )pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
-_ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
+_ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|\{.*\}|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
 _TABLES: Final = re.compile(r'(?<![(\w])tables="(keep|restart)"')
-_SECRETS: Final = re.compile(r"from_plan\(\.\.\., (.*\})\)")
+_SECRETS: Final = re.compile(r"from_plan with (.*\})")
 
 _TYPED: Final = re.compile(r" \(in a shell: `[^`]*`(?:, `[^`]*`)*\)")
 
@@ -25,18 +26,20 @@ Given = dict[str, list[str]]
 
 
 def as_commands(remedy: str, root: str) -> str:
-    """A remedy with the commands that do what it says to call; what is to be called "in Python:" stays.
+    r"""A remedy with the commands that do what it says to call; what is to be called "in Python:" stays.
 
     >>> as_commands('take it back: pipeline.withdraw("operator per_key"); or pipeline.rollback(to=41, keep_sinks=True)', "lake")
     'take it back: dagster-operators withdraw lake operator per_key; or dagster-operators rollback lake 41 --keep-sinks'
     >>> as_commands('pipeline.reset(["a", "b"], ...), or pipeline.repair("t", keep="ours")', "lake")
-    'dagster-operators reset lake a b --to ..., or dagster-operators repair lake t --keep ours'
+    'dagster-operators reset lake a b --to EPOCH, or dagster-operators repair lake t --keep ours'
     >>> as_commands('say tables="restart"; pipeline.read(table, epoch=...)', "lake")
-    'say --tables restart; dagster-operators read lake table --epoch ...'
-    >>> as_commands("give it again: from_plan(..., storage_options={...} or secrets={'rows': {'dsn': ...}})", "lake")
-    'give it again: --secrets FILE, with {"storage_options": {...}} or {"secrets": {"rows": {"dsn": ...}}}'
+    'say --tables restart; dagster-operators read lake table --epoch EPOCH'
+    >>> as_commands("give it again: from_plan with secrets={'rows': {'dsn': 'the secret'}}", "lake")
+    'give it again: --secrets FILE, with {"secrets": {"rows": {"dsn": "the secret"}}}'
     >>> as_commands(with_commands("compute it anew: pipeline.rebuild('t')", "s3://lake"), "lake")
     'compute it anew: dagster-operators rebuild lake t'
+    >>> as_commands("pipeline.reset('a', {'line': 7, 'file': None}, tables='keep')", "lake")
+    'dagster-operators reset lake a --to \'{"line": 7, "file": null}\' --tables keep'
     """
     typed = _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), _TYPED.sub("", remedy)))
     return _SECRETS.sub(_in_file, typed)
@@ -54,12 +57,21 @@ def with_commands(remedy: str, root: str) -> str:
     return f"{remedy} (in a shell: {', '.join(commands)})" if commands else remedy
 
 
+def calls(method: str, remedy: str) -> bool:
+    """Whether a remedy has a call of a pipeline's method.
+
+    >>> calls("rebuild", "change it back, or compute it anew: pipeline.rebuild('t')"), calls("widen", "change it back")
+    (True, False)
+    """
+    return any(call[1] == method for call in _CALL.finditer(remedy))
+
+
 @contextmanager
 def source_named(root: str) -> Iterator[None]:
     """Errors about files that may be the same name their source in the call that says so, and the command.
 
     >>> with source_named("lake"):
-    ...     raise BadInputError("it changed", source="rows", remedy="pipeline.restore_times(...); else put it back")
+    ...     raise BadInputError("it changed", source="rows", remedy="pipeline.restore_times(source); else put it back")
     Traceback (most recent call last):
     dagster_operators.errors.BadInputError: it changed [source 'rows']. To do: pipeline.restore_times('rows') (in a shell: ...
     """
@@ -67,13 +79,36 @@ def source_named(root: str) -> Iterator[None]:
         yield
     except BadInputError as error:
         if (source := error.where.get("source")) is not None:
-            error.remedy = error.remedy.replace(OF_SOURCE, with_commands(f"pipeline.restore_times({source!r})", root))
+            error.remedy = error.remedy.replace(OF_SOURCE, with_commands(call_of("restore_times", source), root))
         raise
 
 
 def _in_file(given: re.Match[str]) -> str:
     parts = [f'{{"{name}": {value}}}' for name, _, value in (one.partition("=") for one in given[1].split(" or "))]
     return f"--secrets FILE, with {' or '.join(parts)}".replace("'", '"')
+
+
+_LEFT_OUT: Final = {
+    "rebuild": ["TABLE"],
+    "reset": ["SOURCE", "EPOCH"],
+    "set_watermark": ["SOURCE", "TIME"],
+    "rollback": ["EPOCH"],
+}
+"""What a call's arguments without a name are called in the help of its command, where the call leaves them open."""
+
+
+def _with_names(call: str, given: Given) -> Given:
+    """Arguments with a name in capitals for each that is left open, as in the help of a command.
+
+    >>> _with_names("reset", {"": ["rows", "..."]}), _with_names("rebuild", {"": ["..."], "since": ["2"]})
+    ({'': ['rows', 'EPOCH']}, {'': ['TABLE'], 'since': ['2']})
+    """
+    names = _LEFT_OUT.get(call, [])[-max(len(given.get("", [])), 1) :]
+    found = dict(given)
+    for name, words in given.items():
+        here = names if not name else ["EPOCH"]
+        found[name] = [here[min(place, len(here) - 1)] if word == "..." and here else word for place, word in enumerate(words)]
+    return found
 
 
 def _command(call: re.Match[str], root: str) -> str:
@@ -84,7 +119,7 @@ def _command(call: re.Match[str], root: str) -> str:
     for name, value in _ARGUMENT.findall(call[2]):
         given.setdefault(name, []).extend(_words(value))
     place = shlex.quote(root)
-    return f"dagster-operators {written(given, place)}"
+    return f"dagster-operators {written(_with_names(call[1], given), place)}"
 
 
 def _words(value: str) -> list[str]:
@@ -94,6 +129,8 @@ def _words(value: str) -> list[str]:
         return [value]
     if found is ...:
         return ["..."]
+    if isinstance(found, dict):
+        return [json.dumps(found)]
     return [str(one) for one in found] if isinstance(found, list) else [str(found)]
 
 
@@ -123,13 +160,13 @@ def _options(given: Given) -> str:
 
 
 def _rollback(given: Given, root: str) -> str:
-    to = given.pop("to", given.get("", ["..."]))
+    to = given.pop("to", given.get("", ["EPOCH"]))
     return " ".join(filter(None, ["rollback", root, _typed(to), _options(given)]))
 
 
 def _reset(given: Given, root: str) -> str:
-    *sources, to = [*given.get("", []), *given.pop("to", [])] or ["...", "..."]
-    return " ".join(filter(None, ["reset", root, _typed(sources or ["..."]), "--to", _typed([to]), _options(given)]))
+    *sources, to = [*given.get("", []), *given.pop("to", [])] or ["SOURCE", "EPOCH"]
+    return " ".join(filter(None, ["reset", root, _typed(sources or ["SOURCE"]), "--to", _typed([to]), _options(given)]))
 
 
 def _repair_ledger(given: Given, root: str) -> str:

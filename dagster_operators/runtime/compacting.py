@@ -16,7 +16,7 @@ from dagster_operators.runtime.results import table_names
 from dagster_operators.runtime.stages.staged_rows import described, read_batches, write_batches
 from dagster_operators.runtime.stored_changes import StoredChanges
 from dagster_operators.storage.presence import lost_files
-from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, files_of, lost_error
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry, by_partition
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed
@@ -213,7 +213,7 @@ def _changes(run: Coordinator, attempt: StageAttempt, found: Iterable[Work]) -> 
 def written_anew(run: Coordinator, work: Work, group: Group, folder: str) -> Iterator[FileEntry]:
     """The rows of a group of files, with the columns of now."""
     dataset = work.dataset
-    if lost := lost_files(run.root, sizes_of([Change(dataset, group)])):
+    if lost := lost_files(run.root, files_of([Change(dataset, group)])):
         raise lost_error(lost, "files cannot be joined", PUT_BACK, view=run.view(), pipeline=run.pipeline)
     schema = Schema.from_json(work.schema_json).with_nulls().to_arrow()
     rows = read_batches(run.root, dataset, [file.path for file in group], schema, _ROWS)

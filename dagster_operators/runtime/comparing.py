@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Literal
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import ChangedPipelineError, PipelineError, PlanError, UndecidedChangeError
+from dagster_operators.graph.choices import Recorded
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.runtime.going_on import go_on
 from dagster_operators.runtime.homes import elsewhere, let_go
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
 from dagster_operators.runtime.rebuildable import tables_shown_by, with_the_way
+from dagster_operators.runtime.recorded_choices import recorded_choices
 from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.stored_changes import ASKED, REBUILD
 from dagster_operators.runtime.undecided import undecided
 from dagster_operators.runtime.ways_out import WaysOut, ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.renaming import as_renamed, rename_tables
 from dagster_operators.transactions.view import LedgerView
@@ -72,13 +76,33 @@ class Comparing:
     """
 
     def __init__(self, dataflow: Dataflow, coordinator: Coordinator) -> None:
-        self._dataflow = dataflow
+        self._given = dataflow
         self._coordinator = coordinator
         self._kept = KeptPlans(coordinator.root)
+        self._gone_on = ""
+
+    @property
+    def _dataflow(self) -> Dataflow:
+        """The graph; its operators go on as they were where their author says nothing."""
+        self.go_on()
+        return self._given
+
+    def go_on(self) -> None:
+        """Give operators the settings of the last completed epoch where their author says nothing."""
+        self._gone_on = go_on(self._given, self._coordinator, self._kept, self._gone_on)
 
     def keep(self) -> str:
         """Store the pipeline's logical plan; what it is called, nothing if no plan can hold it."""
         return self._kept.keep(self._dataflow)
+
+    def recorded_choices(self, plan: PlanRecord, *, begun: bool) -> Recorded:
+        """The choices of a plan in the ledger, by the names that operators have now.
+
+        Args:
+            plan: The plan of an epoch.
+            begun: Whether the epoch is open.
+        """
+        return recorded_choices(self._dataflow, plan, self._kept, begun=begun)
 
     def bound(self, view: LedgerView, logical: str, physical: PhysicalPlan, rebuilt: Collection[str] = ()) -> Binding:
         """Whose state and position every operator goes on with.
@@ -104,15 +128,28 @@ class Comparing:
                 "tables have other names, and are renamed before an epoch", pipeline=self._dataflow.name, table=next(iter(names)),
                 remedy="run an epoch first",
             )  # fmt: skip
-        anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
+        anew = {one.name for one in settled if one.kind == "operator"}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
-        if rebuilt and (waiting := [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]):
-            first = "take the other changes back and run an epoch" if found.undecided else "run an epoch first"
-            raise PipelineError(
-                f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
-                remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
-            )  # fmt: skip
+        self.check_decided(found, rebuilt)
         return self._bound(found, view, last, physical, anew)
+
+    def check_decided(self, found: Comparison, rebuilt: Collection[str]) -> None:
+        """Refuse to compute tables anew before an epoch has carried out what was decided.
+
+        Raises:
+            PipelineError: Something was decided that takes effect with an epoch.
+        """
+        waiting = [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]
+        if not rebuilt or not waiting:
+            return
+        new = sorted(set(rebuilt) - {table.name for table in found.before.tables}) if found.before else []
+        first = "take the other changes back and run an epoch" if found.undecided else "run an epoch first"
+        if new and not found.undecided:  # it would be filled before that epoch, which does not begin
+            first = f"take {', '.join(new)} out of the program, run an epoch, and put it back"
+        raise PipelineError(
+            f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
+            remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
+        )  # fmt: skip
 
     def _declares_others(self, view: LedgerView, last: Complete) -> bool:
         """Whether the code of operators, which is not in the plan, declares other state than the last epoch had."""
@@ -163,10 +200,14 @@ class Comparing:
 
     def _settled(self, found: Comparison, logical: str, rebuilt: Collection[str]) -> list[Verdict]:
         """The changes that are settled by what is computed anew; what is left of others is refused."""
-        settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
+        settled = self.settled_by(found, rebuilt)
         if left := [verdict for verdict in found.undecided if verdict not in settled]:
             raise self._refused(found, left, logical)
         return settled
+
+    def settled_by(self, found: Comparison, rebuilt: Collection[str]) -> list[Verdict]:
+        """The changes nobody decided about that are settled when some tables are computed anew."""
+        return [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
 
     def renamed_tables(self, view: LedgerView) -> Mapping[str, str]:
         """What tables were called in the last completed epoch, of those that the program says were renamed since.
@@ -203,8 +244,7 @@ class Comparing:
         made = [verdict for verdict in found.verdicts if verdict.decided in ("restart", "drop")]
         emptied = {f"tables/{table}" for one in made if not self._drops_some(one, found) for table in one.empties}
         deleted = {state for verdict in made for state in self._states(verdict, found, ledgered)}
-        subjects = [verdict.subject.partition(" ") for verdict in made if verdict.decided == "drop"]
-        deleted |= {f"tables/{name}" for kind, _, name in subjects if kind == "table"}
+        deleted |= {f"tables/{one.name}" for one in made if one.decided == "drop" and one.kind == "table"}
         versions = self._coordinator.view().versions
         written = {f"tables/{name}" for name in self._dataflow.tables}
         return sorted(emptied & versions.keys() & written), sorted((deleted - written) & versions.keys())
@@ -216,9 +256,8 @@ class Comparing:
 
     def _is_settled(self, verdict: Verdict, found: Comparison, rebuilt: Collection[str]) -> bool:
         """Whether a change is one of what is computed anew."""
-        kind, _, name = verdict.subject.partition(" ")
-        if kind == "operator" and name in self._dataflow.nodes:
-            return name in self._leading_to(rebuilt)
+        if verdict.kind == "operator" and verdict.name in self._dataflow.nodes:
+            return verdict.name in self._leading_to(rebuilt)
         shown = tables_shown_by(verdict, found.before, found.after) if found.after else set()
         return bool(shown) and shown <= set(rebuilt)
 
@@ -335,20 +374,22 @@ class Comparing:
         return complete.identities.get(named, named)
 
     def answer(self, verdict: Verdict, choice: Literal["keep", "restart", "drop", "withdraw"]) -> Decide:
-        """Record what was decided about a change, for the next epoch."""
-        return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
+        """Record what was decided about a change, for the next epoch; taken back is what earlier versions recorded, too."""
+        decided = self._coordinator.view().decided
+        former = [one for one in verdict.questions[1:] if choice == "withdraw" and (verdict.subject, one) in decided]
+        *_, last = (self._coordinator.decide(Decide(0, 0, verdict.subject, choice, one)) for one in (*former, verdict.question))
+        return last
 
     @staticmethod
     def _drops_some(verdict: Verdict, found: Comparison) -> bool:
         """Whether an operator goes on without some of its state: tables that it declares no longer, parts that it has no more."""
-        name = verdict.subject.partition(" ")[2]
-        return verdict.decided == "drop" and bool(verdict.was) and found.was.get(name) == verdict.was
+        return verdict.decided == "drop" and bool(verdict.was) and found.was.get(verdict.name) == verdict.was
 
     def _states(self, verdict: Verdict, found: Comparison, ledgered: Ledgered) -> list[str]:
         """The state tables that nobody uses any more once what a verdict is about begins from nothing, or is dropped."""
         if not verdict.was:
             return []
-        name = verdict.subject.partition(" ")[2]
+        name = verdict.name
         if self._drops_some(verdict, found):
             return [one for one in ledgered.datasets(verdict.was) if one.rpartition(".")[2] in found.let_go.get(name, ())]
         put_back = name not in found.was  # an operator of the last epoch may have that name too
@@ -381,7 +422,7 @@ class Comparing:
                 remedy="name a table or an operator that is no longer in the program; if it was dropped, take the line out",
             )  # fmt: skip
         found_now = self.compare(view)
-        leaving = [one for one in found_now.verdicts if one.subject in (f"table {name}", f"operator {name}")]
+        leaving = [one for one in found_now.verdicts if one.name == name and one.kind in ("table", "operator")]
         if leaving and found_now.before is not None:
             for verdict in leaving:
                 self.answer(verdict, "drop")

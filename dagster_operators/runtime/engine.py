@@ -23,12 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from dagster_operators.connectors.secret_settings import redacted
 from dagster_operators.errors import EngineError, EngineStoppedError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 from dagster_operators.operators import one_task
 from dagster_operators.runtime import spark_process
+from dagster_operators.runtime.other_users import check_alone
 from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, end, forget, growth_of
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
+from dagster_operators.storage.access import SHORTEST_SECRET, is_secret, shown_setting
+from dagster_operators.storage.uri import masked, secrets_within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +45,12 @@ _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     **one_task.SETTINGS,
 }
+# For each call that builds a column PySpark would note the line that made it: on Spark in four calls of Java, which took longer
+# than all else that is done for a column. The lines are those of this package; errors quote expressions as they were given. It is
+# no setting of a session, so a server of Spark Connect keeps its own.
+_NO_CALL_SITES = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 _EMBEDDED = {
+    **_NO_CALL_SITES,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Without its page nobody looks at what queries were; by default it remembers a thousand, which is hundreds of epochs.
@@ -58,6 +67,12 @@ _EMBEDDED = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
+_PRIVATE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.authenticate": "true"}
+"""Spark in one process asks nothing of other machines, and answers nobody else on this one."""
+
+_LOCAL = re.compile(r"local(\[\s*(\*|\d+)\s*(,\s*\d+\s*)?\])?")
+"""Masters that are this process, and make a secret of their own."""
+
 _JAVA = 17
 _IDLE = 60.0
 """Seconds after which a server is asked whether it has a session still: Sail ends one that it hears nothing of for 15 minutes,
@@ -88,7 +103,7 @@ class PreparedEngine(Engine, Protocol):
         """The kind of engine for people and for what differs between engines: ``spark``, ``connect`` or ``sail``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spark:
     """An engine by its address.
 
@@ -107,7 +122,17 @@ class Spark:
         if self.master and self.remote:
             raise EngineError("an engine has a master or a remote address, not both", remedy="leave one of them out")
         if self.remote and self.remote != "sail" and not self.remote.startswith("sc://"):
-            raise EngineError(f"{self.remote!r} is no remote engine", remedy="write sc://host:port, or sail")
+            raise EngineError(f"{masked(self.remote)!r} is no remote engine", remedy="write sc://host:port, or sail")
+
+    def __repr__(self) -> str:
+        """Without secrets.
+
+        >>> Spark(remote="sc://host:443/;token=hidden", config={"spark.hadoop.fs.s3a.secret.key": "hidden"})
+        Spark(master=None, remote='sc://host:443/;token=***', config={'spark.hadoop.fs.s3a.secret.key': '***'})
+        """
+        master, remote = (value and masked(value) for value in (self.master, self.remote))
+        config = {name: shown_setting(name, value) for name, value in self.config.items()}
+        return f"Spark({master=}, {remote=}, {config=})"
 
     @property
     def name(self) -> str:
@@ -135,10 +160,15 @@ class Spark:
                 except OperatorsError:
                     raise
                 except Exception as error:
-                    raise EngineError(
-                        f"the engine {self.remote or self.master or 'local Spark'} did not start: {_reason(error)}",
-                        remedy="see the cause above; a half-filled ~/.m2 folder makes Spark's jar resolution fail: move it away",
-                    ) from error
+                    address, told = masked(self.remote or self.master or "local Spark"), self._redacted(_reason(error))
+                    problem = EngineError(
+                        f"the engine {address} did not start: {told}",
+                        remedy="correct what it says of the machine or the settings; a half-filled ~/.m2 folder, which makes the "
+                        "search for Spark's jars fail, is moved away",
+                    )
+                    if self._redacted(str(error)) != str(error):
+                        raise problem from None  # tracebacks show a cause with what it quotes
+                    raise problem from error
                 _sessions[key] = session
             _last_used[key] = time.monotonic()
             select_api(connect=self.remote is not None)
@@ -177,6 +207,11 @@ class Spark:
             with _lock:
                 _in_use[key] -= 1
                 _last_used[key] = time.monotonic()
+
+    def _redacted(self, text: str) -> str:
+        secrets = [value for name, value in self.config.items() if is_secret(name) and len(value) >= SHORTEST_SECRET]
+        values = (self.remote or "", self.master or "", *self.config.values())
+        return masked(redacted(text, (*secrets, *(secret for value in values for secret in secrets_within(value)))))
 
     @property
     def _key(self) -> str:
@@ -228,9 +263,10 @@ class Spark:
         '4'
         """
         if self.remote:
-            return {**_SETTINGS, **self.config}
+            return {**_SETTINGS, **(_NO_CALL_SITES if self.remote == "sail" else {}), **self.config}
         catalog = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
-        return {**catalog, **_EMBEDDED, **_SETTINGS, **self.config, **merged(self.config)}
+        private = _PRIVATE if _LOCAL.fullmatch(self.master or "local") else {}
+        return {**catalog, **_EMBEDDED, **private, **_SETTINGS, **self.config, **merged(self.config)}
 
     def _start(self) -> SparkSession:
         select_api(connect=self.remote is not None)
@@ -249,11 +285,14 @@ class Spark:
             builder = builder.config(name, value)
         with spark_process.logged() as log:
             try:
-                return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
+                builder = configure_spark_with_delta_pip(builder, packages(self.config))
+                spark_process.launch(builder)
+                return builder.getOrCreate()
             except Exception as error:
                 raise not_started(_reason(error), log.read_text(errors="replace")) from error
 
     def _sail_session(self) -> SparkSession:
+        check_alone(self.config)
         growth, known = growth_of(self.config), _sail_servers.get(self._key)
         server = OwnProcess(os.environ) if growth else known if isinstance(known, InProcess) else InProcess()
         session = server.session()
@@ -329,7 +368,7 @@ def engine_given(given: Engine | str | None, **where: str) -> Engine | None:
     if given is None or (hasattr(given, "session") and not isinstance(given, str)):
         return given
     raise PipelineError(
-        f"{given!r} is no engine", **where,
+        f"{masked(repr(given))} is no engine", **where,
         remedy="give SparkEngine(...), or 'spark', 'sail', 'sc://host:port' or a master such as 'local[4]'",
     )  # fmt: skip
 

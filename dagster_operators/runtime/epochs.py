@@ -29,7 +29,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.scope import loops_around
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
-from dagster_operators.runtime.commands import with_commands
+from dagster_operators.runtime.commands import calls, with_commands
 from dagster_operators.runtime.comparing import Comparison
 from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.engine_threads import EngineThreads
@@ -37,6 +37,7 @@ from dagster_operators.runtime.own_engine import in_use
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
 from dagster_operators.runtime.rebuildable import only_in_program
+from dagster_operators.runtime.rebuilt_part import together
 from dagster_operators.runtime.side_by_side import SideBySide
 from dagster_operators.runtime.stages.failed_values import failed_value
 from dagster_operators.runtime.stages.sinks import join_sinks
@@ -171,9 +172,18 @@ class Epochs:
             program = comparing.logical()
         except OperatorsError:  # it is the first one that is to be told
             return error
+        told = (first, *more)
         error.remedy += "".join(f"; and for {verdict.subject} ({verdict.problem}): {verdict.remedy}" for verdict in more)
-        if program is not None and not only_in_program(program):
-            error.remedy = with_commands(error.remedy, self.coordinator.root.uri)
+        in_shell = program is not None and not only_in_program(program)
+        place = self.coordinator.root.uri
+        at_once, past = "", ""
+        if all(calls("rebuild", verdict.remedy) for verdict in told):
+            at_once, past = together(told, self.planning.plan())
+        if at_once and more and not any(calls("widen", verdict.remedy) for verdict in told):
+            error.remedy += f"; all at once: {with_commands(at_once, place) if in_shell else at_once}"
+        elif in_shell:
+            error.remedy = with_commands(error.remedy, place)
+        error.remedy += past
         return error
 
     def refusals(self) -> list[Verdict]:
@@ -252,18 +262,18 @@ class Epochs:
         Returns:
             The last manifest of each of its stages, those of loops within it among them.
         """
-        limit = self._dataflow.scopes[loop].limit
+        limit, loop_ends = self._dataflow.scopes[loop].limit, self._dataflow.scopes[loop].ends
         for number in range(limit):
             made = self._run_round(handle, loop, (*around, number))
             fed = sum(made[stage.name].goes_round for stage in self.plan().stages if stage.loop == loop)
-            if not fed:
+            if not fed or (loop_ends and number + 1 == limit):
                 return made
         raise EndlessLoopError(
             f"after {limit} rounds {fed} rows still go round",
             pipeline=self._dataflow.name,
             loop=loop,
             epoch=handle.epoch,
-            remedy="see that fewer and fewer rows are fed back; or allow more rounds: pipeline.loop(..., limit=...)",
+            remedy="see that fewer and fewer rows are fed back; or allow more rounds by limit= of the loop",
         )
 
     def _run_round(self, handle: EpochHandle, loop: str, iteration: tuple[int, ...]) -> dict[str, Manifest]:
@@ -279,9 +289,8 @@ class Epochs:
         return made
 
     def _run_piece(self, handle: EpochHandle, key: StageKey) -> Manifest:
-        made = self.plan()
-
         def work(attempt: StageAttempt) -> Manifest:
+            made = self.planning.plan_of(attempt.begin.plan)
             given = StageWork(
                 self.session, self._engine.name, made.dataflow, made, made.stage(key.stage), attempt, self.coordinator,
                 self.planning.input_schemas(), self.planning.parallelism,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import Final
 
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
+from dagster_operators.errors import BadInputError, PipelineError, SourceError, call_of
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.events.stopped import EVENT_OPERATORS
@@ -17,9 +17,10 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.changes_left_out import counted_by
 from dagster_operators.runtime.choosing import unfinished
 from dagster_operators.runtime.event_time import LAST
+from dagster_operators.runtime.history_time import marks_by_epoch
+from dagster_operators.runtime.lost_history import joined_all, read_anew, tell_epoch
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
-from dagster_operators.storage.location import SAME_FILE
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
@@ -39,6 +40,7 @@ class History:
         pieces: Per source, with the epoch: those that lead to where it stands.
         watermarks: Of the sources at the end of the last epoch, with the last event times of those that had ended.
         earlier: The same at the end of each epoch, of the sources that have the same event time now.
+        standing: Where each source stood then.
         newest: Per source the last epoch that read something of it, whether it is among the pieces or not.
         left_out: Per source the last epoch that read something of it and is left out.
         stops: The epochs with which the pipeline was stopped behind the first of the pieces, and the sources that ended.
@@ -48,6 +50,7 @@ class History:
     pieces: Mapping[str, Sequence[tuple[int, SourceSlice]]] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
     earlier: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    standing: Mapping[int, Mapping[str, JSON]] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     stops: Sequence[tuple[int, frozenset[str]]] = ()
@@ -81,15 +84,10 @@ class History:
         first = min((epoch for found in pieces.values() for epoch, part in found if part.items is not None), default=inf)
         ended = ((epoch, carried(dict.fromkeys(of), origins)) for epoch, of in run.past.stops().items() if epoch > first)
         stops = [(epoch, frozenset(of)) for epoch, of in ended]
-        known = {
-            complete.epoch: {
-                name: mark
-                for name in timed
-                if (mark := complete.watermarks.get(origins.get(name, name), MIN_WATERMARK)) > MIN_WATERMARK
-            }
-            for complete in run.history()
-        }
-        return cls(last.epoch, pieces, _of_sources(watermarks, sources), known, newest, left, stops)
+        completed = run.history()
+        known = marks_by_epoch(completed, {name: origins.get(name, name) for name in timed})
+        standing = {one.epoch: carried(one.offsets, origins) for one in completed}
+        return cls(last.epoch, pieces, _of_sources(watermarks, sources), known, standing, newest, left, stops)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -109,13 +107,15 @@ def _leading_to(
 ) -> list[tuple[int, SourceSlice]]:
     """The slices with rows that a source has read on the way to a position."""
     found = [(epoch, part) for epoch, part in slices if part.items is not None or part.start != part.end]
+    read = found[-1][0] if found else 0
     while found and found[-1][1].end != position:
         found.pop()
     if position is not None and not found:
         raise PipelineError(
             "no epoch has read up to where the source stands, so that nobody knows which rows come before",
             pipeline=pipeline, source=source,
-            remedy=f'put it behind one of its epochs, and rebuild then: pipeline.reset({source!r}, ..., tables="keep")',
+            remedy=f"put it behind the epoch that read it last: {call_of('reset', source, read, tables='keep')}; "
+            "then compute the tables anew: pipeline.rebuild()",
         )  # fmt: skip
     return found
 
@@ -182,16 +182,17 @@ class HistoryChoosing:
                     f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=pieces[0][0],
                     remedy=(
                         "leave its tables as they are, a new one with the rows from here on: without backfill=True, and with "
-                        'pipeline.decide("table ...", "keep") where that is asked; or read a source that keeps its rows'
+                        'the answer "keep" where pipeline.changes() asks; or read a source that keeps its rows'
                     ),
                 )  # fmt: skip
             try:
                 for _, part in pieces:
                     connector.verify_position(part.end)
-                for items in _joined_all(connector, [part.items for _, part in pieces]):
+                for items in joined_all(connector, [part.items for _, part in pieces]):
                     connector.verify_again(items, schemas[name])
             except SourceError:
-                _tell_epoch(connector, name, pieces, schemas[name], None if self._counted_by(name) else self._since)
+                without = None if self._counted_by(name) else self._without
+                tell_epoch(connector, name, pieces, schemas[name], since=without, tables=self._tables)
 
     def _check_not_empty(self) -> None:
         """Nothing but empty tables comes of no rows: that has to be said."""
@@ -202,7 +203,7 @@ class HistoryChoosing:
             raise PipelineError(
                 "since= leaves out all that was read, so that nothing would be in the tables", epoch=newest,
                 remedy=f"name an epoch up to {newest}, the last one that read something; or, if they are to be empty: "
-                f"pipeline.rebuild(..., since={newest + 1}, empty=True)",
+                f"{self._without(newest + 1)}",
             )  # fmt: skip
 
     @property
@@ -210,9 +211,16 @@ class HistoryChoosing:
         """The last epoch that read something; 0 if none did."""
         return max((self.history.newest.get(name, 0) for name in self.sources), default=0)
 
-    def _since(self, epoch: int) -> str:
-        """How all that came before an epoch is left out."""
-        return f"since={epoch}{', empty=True' if epoch > self._newest else ''}"
+    @property
+    def _tables(self) -> list[str]:
+        return sorted(self._planning.dataflow.tables)
+
+    def _without(self, epoch: int) -> str:
+        """The call that leaves out all that came before an epoch, and what that takes out of the tables."""
+        tables, empty = self._tables, epoch > self._newest
+        lost = "all rows that there are" if empty else f"the rows up to epoch {epoch - 1}"
+        since = f"since={epoch}{', empty=True' if empty else ''}"
+        return f"pipeline.rebuild({tables!r}, {since}), which takes {lost} out of {', '.join(tables)}"
 
     def _check_left(self, connector: Connector, name: str) -> None:
         """An extract is a whole table: without any, a rebuild would empty the tables."""
@@ -220,7 +228,7 @@ class HistoryChoosing:
         if newest is not None and connector.most_deleted is not None:
             raise PipelineError(
                 "since= leaves no extract of the source to rebuild from", source=name,
-                remedy=f"leave it the newest one, which epoch {newest} read: since={newest}",
+                remedy=f"leave it the newest one, which epoch {newest} read: {call_of('rebuild', self._tables, since=newest)}",
             )  # fmt: skip
 
     def _check_changes_left_out(self, name: str) -> None:
@@ -230,7 +238,7 @@ class HistoryChoosing:
             raise PipelineError(
                 f"since= leaves out changes that were read up to epoch {before}, and later ones take back rows of theirs, which "
                 f"{operator!r} counts", source=name, operator=operator,
-                remedy=f"rebuild over all of them, without since=; or {_anew(name)}",
+                remedy=f"rebuild over all of them, without since=; or {read_anew(name)}",
             )  # fmt: skip
 
     def _counted_by(self, source: str) -> str | None:
@@ -257,7 +265,7 @@ class HistoryChoosing:
                 error.where = {**found.where, "source": name, "epoch": epoch}
                 error.remedy = (
                     f"give the source the columns that it had then; or leave out what was read up to epoch {epoch}: "
-                    f"pipeline.rebuild(..., {self._since(epoch + 1)})"
+                    f"{self._without(epoch + 1)}"
                 )
                 raise error from None
 
@@ -293,6 +301,9 @@ class HistoryChoosing:
             then = self.history.earlier.get(stops[0][0], {})  # further than the rows where set_watermark came before it
             reached = {name: mark for name, mark in then.items() if name in standing and mark < MAX_WATERMARK}
             return Slices({**standing, **self.lookups}, watermarks=reached, stops=True, ended=stops[0][1])
+        if last is None and (reached := self._before(epochs, left)):
+            standing = {name: SourceSlice(None, None, None) for name in self.sources}
+            return Slices({**standing, **self.lookups}, watermarks=reached)
         offsets = self._together(positions, left, epochs)
         taken = {name: _taken(pieces, offsets[name]) for name, pieces in left.items()}
         done = not stops and all(len(taken[name]) == len(pieces) for name, pieces in left.items())
@@ -302,12 +313,29 @@ class HistoryChoosing:
             if known and None not in known:
                 timed.add(name)
                 marks = {name: known[-1] or MIN_WATERMARK, **marks}
+        marks |= {name: mark for name, mark in self._moved_on(left, taken).items() if mark > marks.get(name, MIN_WATERMARK)}
         marks |= {
             key: mark
             for key, mark in self.history.watermarks.items()
             if key.endswith(_LAST) and marks.get(key.removesuffix(_LAST)) == MAX_WATERMARK
         }
         return Slices({**offsets, **self.lookups}, watermarks=marks, timed=frozenset(timed))
+
+    def _moved_on(
+        self, left: Mapping[str, Sequence[tuple[int, SourceSlice]]], taken: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, int]:
+        """The watermarks with which the pipeline began the next epoch with rows: some epochs move time without any."""
+        following = {name: [piece for piece in pieces if piece[0] not in taken[name]] for name, pieces in left.items()}
+        return self._before({epoch for pieces in following.values() for epoch, _ in pieces}, following)
+
+    def _before(self, epochs: Collection[int], left: Mapping[str, Sequence[tuple[int, SourceSlice]]]) -> dict[str, int]:
+        """The watermarks with which the pipeline began the first of some epochs, of sources that go on from where they stood."""
+        before = [epoch for epoch in self.history.earlier if epochs and epoch < min(epochs)]
+        if not before:
+            return {}
+        stood = self.history.standing[max(before)]
+        marks = self.history.earlier[max(before)].items()
+        return {name: mark for name, mark in marks if not left.get(name) or left[name][0][1].start == stood.get(name)}
 
     def _stops_left(self) -> Sequence[tuple[int, frozenset[str]]]:
         """The epochs in which event operators are still to be told that the pipeline is stopped, as they were."""
@@ -348,51 +376,6 @@ def _taken(pieces: Sequence[tuple[int, SourceSlice]], into: SourceSlice) -> list
     """The epochs whose pieces are in a slice."""
     ends = [part.end for _, part in pieces]
     return [epoch for epoch, _ in pieces[: ends.index(into.end) + 1]] if into.end in ends else []
-
-
-def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
-    """The items of slices, as many as possible at once: looking at each alone takes long."""
-    before, *others = pieces
-    for items in others:
-        joined = connector.together(before, items)
-        if joined is None:
-            yield before
-        before = items if joined is None else joined
-    yield before
-
-
-def _tell_epoch(
-    connector: Connector, name: str, pieces: Sequence[tuple[int, SourceSlice]], schema: str, since: Callable[[int], str] | None
-) -> None:
-    """Raise the error of the last epoch of which something is gone, with a remedy for all of them."""
-    gone: list[int] = []
-    last: SourceError | None = None
-    for epoch, part in pieces:
-        try:
-            with located(source=name, epoch=epoch):
-                connector.verify_position(part.end)
-                connector.verify_again(part.items, schema)
-        except SourceError as error:
-            gone.append(epoch)
-            last = error
-    if last is None:
-        return
-    told = f"epoch {gone[0]}" if len(gone) == 1 else f"{len(gone)} epochs from {gone[0]} to {gone[-1]}"
-    if connector.most_deleted is not None and gone[-1] == pieces[-1][0]:
-        last.remedy = (
-            f"put back the newest extract, which epoch {gone[-1]} read, and rebuild with since={gone[-1]}; "
-            "or run an epoch with a new extract and the pipeline as it was, and rebuild with since= that epoch"
-        )
-    else:
-        left_out = f"; or leave out what came before: {since(gone[-1] + 1)}" if since else ""
-        anew = f"; or {_anew(name)}" if gone[-1] == pieces[-1][0] or not since else ""
-        same = f"{SAME_FILE}; else " if SAME_FILE in last.remedy else ""
-        last.remedy = f"{same}put back what {told} read{left_out}{anew}"
-    raise last
-
-
-def _anew(source: str) -> str:
-    return f'read what there is now, into tables that begin anew: pipeline.reset({source!r}, 0, tables="restart")'
 
 
 def _has_time(planning: Planning, name: str) -> bool:

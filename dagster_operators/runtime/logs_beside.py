@@ -31,9 +31,8 @@ def logs_beside(epochs: Epochs, part: Part) -> tuple[str, ...]:
         epochs: The pipeline's.
         part: What would be computed anew.
     """
-    dataflow, last = epochs.planning.plan().dataflow, epochs.coordinator.last_complete()
+    dataflow, there = epochs.planning.plan().dataflow, epochs.coordinator.view().versions.keys()
     found = [table for name in part.beside if dataflow.type_of((table := dataflow.tables[name]).stream).retracting]
-    there = last.versions.keys() if last else frozenset[str]()
     logs = tuple(one.name for one in found if {f"tables/{one.name}", f"tables/{one.renamed_from}"} & there)
     return logs if logs and was_cut(epochs, dataflow.nodes.keys() - part.operators) else ()
 

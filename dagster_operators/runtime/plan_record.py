@@ -15,6 +15,7 @@ from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
+from dagster_operators.operators.physical import INTERNAL
 from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.runtime.clustering import MOST_COLUMNS
@@ -55,8 +56,14 @@ def plan_record(made: Plan, schemas: Mapping[str, str], binding: Binding, begun:
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow, known)),
         schemas=dict(schemas), operators=tuple(known.get(name, name) for stage in made.stages for name in stage.nodes),
         identities=known, origins=binding.origins, parts=_parts(made, known), loops=_loops(made),
-        emptied=binding.emptied, deleted=binding.deleted,
+        emptied=_emptied(made, binding), deleted=binding.deleted, choices=made.choices, ends=_ends(made),
     )  # fmt: skip
+
+
+def _emptied(made: Plan, binding: Binding) -> tuple[str, ...]:
+    """The tables that begin from nothing: those of which it was decided, and those whose rows each epoch replaces."""
+    replaced = {output.dataset for stage in made.stages for output in stage.outputs if output.table and output.table.replaced}
+    return tuple(sorted({*binding.emptied, *replaced}))
 
 
 def _parts(made: Plan, identities: Mapping[str, str]) -> dict[str, str]:
@@ -70,6 +77,11 @@ def _loops(made: Plan) -> dict[str, str]:
     return {name: loop.parent for name, loop in made.physical.loops.items() if loop.parent and not loop.within_subtask}
 
 
+def _ends(made: Plan) -> dict[str, int]:
+    """Of loops in rounds that end at their limits, after how many rounds each does."""
+    return {name: loop.limit for name, loop in made.physical.loops.items() if loop.ends and not loop.within_subtask}
+
+
 def _fingerprint(connector: Connector, begun: str) -> str:
     """What gives positions their meaning; in an epoch that an earlier version of the package began, as that version told it."""
     former = connector.former_fingerprint() if isinstance(connector, OperatorSource) else ""
@@ -81,7 +93,10 @@ def _stage(stage: Stage, identities: Mapping[str, str]) -> StageRecord:
     elsewhere = [f"{name}={identities[name]}" for name in stage.nodes if name in identities]
     feeds = [f"feed of {table.name}" for table in stage.tables if table.change_feed]  # staged with the rows
     parts = [f"{table.name} by {json.dumps(table.partition_by)}" for table in stage.tables if table.partition_by]
-    fingerprint = " ".join([stage.fingerprint, *elsewhere, *feeds, *parts])  # rows of a stage are of the state that it had
+    replaced = [f"{table.name} replaced" for table in stage.tables if table.replaced]
+    fingerprint = " ".join(
+        [stage.fingerprint, *elsewhere, *feeds, *parts, *replaced]
+    )  # rows of a stage are of the state that it had
     return StageRecord(stage.name, fingerprint, stage.upstream, stage.loop, before)
 
 
@@ -101,8 +116,8 @@ def _datasets(made: Plan, dataflow: Dataflow, identities: Mapping[str, str]) -> 
 
 def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: str) -> DatasetRecord:
     rows, operator = dataflow.type_of(output.ref), output.ref.operator
-    kind: Literal["append", "updating"] = "updating" if rows.updating else "append"
-    meaning: dict[str, Any] = {"table": kind, "keys": list(rows.keys or ())}
+    kind: Literal["append", "updating"] = "updating" if rows.updating or table.replaced else "append"
+    meaning: dict[str, Any] = {"table": "replaced" if table.replaced else kind, "keys": list(rows.keys or ())}
     if output.ref.is_main and made.physical.own_table(operator):
         meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
     schema = with_comments(without_marks(made.schemas[output.ref]), table.columns)
@@ -200,7 +215,8 @@ def _states(made: Plan, dataflow: Dataflow, name: str, identity: str) -> Iterato
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)
         by_name = isinstance(operator, Aggregation)
-        may_lack = tuple(column for column in state.may_lack if column in Schema.from_json(schema).names)
+        names = Schema.from_json(schema).names
+        may_lack = tuple(name for name in names if name in state.may_lack or (state.of_rows and not name.startswith(INTERNAL)))
         told = f"State of {name}"
         record = DatasetRecord(schema, "state", told, fingerprint, evolves, by_name=by_name, may_lack=may_lack)
         yield f"state/{identity}.{state.name}", record

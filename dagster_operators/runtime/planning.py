@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import located
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.planner.lowering import needed_operators
 from dagster_operators.planner.plan import Plan, plan
-from dagster_operators.planner.stages import cut_stages
+from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.plan_record import plan_record
@@ -24,6 +25,7 @@ from dagster_operators.storage.access import Access
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.view import LedgerView
+from dagster_operators.transactions.whose import pipeline_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +52,7 @@ class Planning:
         self._coordinator = coordinator
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self._followed: tuple[Any, ...] | None = None
         self._whole: Plan | None = None
         self.comparing = Comparing(dataflow, coordinator)
         self._used: tuple[tuple[tuple[str, ...], frozenset[str]], frozenset[str]] | None = None
@@ -100,9 +103,48 @@ class Planning:
         with self._turn:  # several stages may ask at once
             return self._plan_now()
 
+    def plan_of(self, begun: PlanRecord) -> Plan:
+        """The plan by which an epoch was begun, perhaps in another process, with the ways that it chose.
+
+        Args:
+            begun: The plan in the epoch's begin record.
+        """
+        with self._turn:
+            self._follow(begun, begun=True)
+            return self._plan_now()
+
+    def follow(self) -> None:
+        """Let operators go the ways that the ledger has recorded; where there is none, none is made."""
+        with self._turn:
+            if pipeline_in(self._coordinator.root) is not None:
+                self._follow_ledger(self._coordinator.view())
+
+    def _plan_as_of(self, view: LedgerView) -> Plan:
+        with self._turn:
+            self._follow_ledger(view)
+            return self._plan_now()
+
+    def _follow_ledger(self, view: LedgerView) -> None:
+        begin = view.open_begin
+        record = begin.plan if begin else view.last_plan
+        if record is not None:
+            self._follow(record, begun=begin is not None)
+
+    def _follow(self, record: PlanRecord, *, begun: bool) -> None:
+        """Take the choices of an epoch for recorded; the plan is made anew if it goes another way."""
+        known = (record.choices, record.logical, begun, self._shape(), self.dataflow.cost_model)
+        if known != self._followed:
+            recorded = self.comparing.recorded_choices(record, begun=begun)
+            self.dataflow.choices.recorded, self._followed = recorded, known
+            made = self._plan[1].choices if self._plan else {}
+            if self._plan and any(made.get(name, taken) != taken for name, taken in recorded.taken.items()):
+                self._whole, self._plan = self._plan[1], None
+
     def _plan_now(self) -> Plan:
+        self.comparing.go_on()
         shape = self._shape()
         if self._plan is None or self._plan[0] != shape:
+            self._follow_ledger(self._coordinator.view())
             schemas = self.input_schemas()
             with located(pipeline=self.dataflow.name):
                 self._plan = (shape, plan(self.session, self.dataflow, schemas, self._whole))
@@ -143,10 +185,10 @@ class Planning:
         self._were_pinned -= reset
 
     def _in_use(self) -> frozenset[str]:
-        """The operators of its stages; every stage asks for them, and they change only with the pipeline and its rules."""
+        """The operators that lead to a table or a sink; every stage asks for them, and they change only with the pipeline."""
         shape = (self._shape(), self.dataflow.rules_off)
         if self._used is None or self._used[0] != shape:
-            self._used = (shape, frozenset(name for stage in cut_stages(self.dataflow) for name in stage.operators))
+            self._used = (shape, frozenset(needed_operators(optimised(self.dataflow).plan)))
         return self._used[1]
 
     def be_part_of(self, whole: Planning) -> None:
@@ -170,14 +212,15 @@ class Planning:
         Raises:
             UndecidedChangeError: Something else of the pipeline changed.
         """
-        made, kept = self.plan(), self.comparing.keep()
-        binding = self.comparing.bound(self._coordinator.view(), kept, made.physical, tables)
+        view = self._coordinator.view()
+        made, kept = self._plan_as_of(view), self.comparing.keep()
+        binding = self.comparing.bound(view, kept, made.physical, tables)
         return replace(plan_record(made, self.input_schemas(), binding, None), logical=kept)
 
     def previewed(self) -> PlanRecord:
         """What :meth:`record` would be, as far as it is decided what becomes of what is stored; nothing is stored."""
         view = self._coordinator.view()
-        made = self.plan()
+        made = self._plan_as_of(view)
         return plan_record(made, self.input_schemas(), self.comparing.as_if_decided(view, made.physical), None)
 
     def record(self) -> PlanRecord:
@@ -189,7 +232,7 @@ class Planning:
         view = self._coordinator.view()
         with self._turn:
             self._pinned_schemas(view)
-            made = self._plan_now()
+            made = self._plan_as_of(view)
         if self._kept is None or self._kept[0] is not made:
             self._kept = (made, self.comparing.keep())
         begun = view.open_begin.plan if view.open_begin else None

@@ -25,7 +25,7 @@ from dagster_operators.storage.presence import lost_files
 from dagster_operators.time.watermark import to_micros
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, files_of, lost_error
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry
 from dagster_operators.transactions.recovery import difference
 from dagster_operators.transactions.tables import columns_of
@@ -120,6 +120,10 @@ class RangeRebuilding(Rebuilding):
         return []
 
     @override
+    def _may_be_lost(self) -> set[str]:
+        return set()  # rows of other ranges stay
+
+    @override
     def _taken(self, made: Complete) -> Iterator[tuple[str, str]]:
         yield from ((f"tables/{table}", f"tables/{table}") for table in self._part.tables)
 
@@ -209,7 +213,7 @@ class _Cut:
 
     def _written(self, dataset: str, file: FileEntry, path: str, *, within: bool) -> tuple[int, list[FileEntry]]:
         """How many rows a file has, and one of the table with those in the range, or those that are not; none without rows."""
-        if lost := lost_files(self.root, sizes_of([Change(dataset, (file,))])):
+        if lost := lost_files(self.root, files_of([Change(dataset, (file,))])):
             raise lost_error(lost, "a time range cannot be cut out", PUT_BACK)
         counted = Counter[str]()
         batches = self._rows(read_batches(self.root, dataset, [file.path], self.schema, _ROWS), counted, within=within)

@@ -63,6 +63,7 @@ class Reading:
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, at)
         _, files = self._coordinator.content(at, dataset)
+        self._coordinator.require_as_written(dataset, files)
         frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks), held_in(complete.held))
         end = frontiers.watermark_of_input(node.logical)
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import FencedError, OperatorsError, PipelineBusyError
+from dagster_operators.storage.local_tree import remove_link
 from dagster_operators.transactions.unlocking import let_go
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class RebuildFolder:
             for name in self._root.children(""):
                 if name.startswith(_GONE):
                     self._root.delete_folder(name)
+            if self._root.is_local:
+                remove_link(self._root.path(FOLDER))  # a rebuild deletes in it, and that is not to be elsewhere
             if not self.told:
                 self.delete()
             yield
@@ -82,7 +85,7 @@ class RebuildFolder:
         known = self._root.read(_WHAT)
         try:
             return dict(json.loads(known)) if known else {}
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             return {}
 
     def tell(self, what: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.graph.reach import Reach
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.plans.taken_back import TAKEN_BACK
+from dagster_operators.plans.reason import Why
 from dagster_operators.runtime.undecided import tables_behind
 
 if TYPE_CHECKING:
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 def tables_shown_by(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> set[str]:
-    """The tables of a plan that show what a change is about."""
-    kind, _, name = verdict.subject.partition(" ")
-    if kind != "operator":
-        return {name} if kind == "table" else set(verdict.tables)
+    """The tables of a plan that show what a change is about: not those that each epoch computes."""
+    whole = {table for node in after.nodes if node.operator.gives_all for table in tables_behind(after, node.name)}
+    name, replaced = verdict.name, whole | {table.name for table in after.tables if table.replaced}
+    if verdict.kind != "operator":
+        return ({name} if verdict.kind == "table" else set(verdict.tables)) - replaced
     if after.node(name) is not None or before is None:
-        return tables_behind(after, name)
-    return tables_behind(before, name) & {table.name for table in after.tables}
+        return tables_behind(after, name) - replaced
+    return tables_behind(before, name) & {table.name for table in after.tables} - replaced
 
 
 def rebuildable(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> list[str]:
@@ -47,9 +48,9 @@ def read_anew_for(verdict: Verdict, before: LogicalPlan) -> list[str]:
 
     Only what takes rows back is settled: what it was given before is then gone.
     """
-    kind, _, name = verdict.subject.partition(" ")
-    asked = {verdict.was} if kind == "operator" else {table.stream.operator for table in before.tables if table.name == name}
-    if verdict.problem != TAKEN_BACK or not asked <= {node.name for node in before.nodes}:
+    tables = [table for table in before.tables if table.name == verdict.name]
+    asked = {verdict.was} if verdict.kind == "operator" else {table.stream.operator for table in tables}
+    if not verdict.is_because(Why.TAKEN_BACK) or not asked <= {node.name for node in before.nodes}:
         return []
     found, sinks = _together(asked, before)
     return [] if sinks else found

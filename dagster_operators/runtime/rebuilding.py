@@ -13,16 +13,27 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import BadInputError, ChangedPipelineError, EngineError, LedgerError, PipelineError, SourceError
-from dagster_operators.graph.restricted import Part, part_with, reach_of
+from dagster_operators.errors import (
+    BadInputError,
+    ChangedPipelineError,
+    EngineError,
+    LedgerError,
+    PipelineError,
+    RestoredTableError,
+    SourceError,
+    call_of,
+)
+from dagster_operators.graph.restricted import Part
 from dagster_operators.runtime.commands import source_named
 from dagster_operators.runtime.cut_by_epochs import cut_in, forgetful_in
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
 from dagster_operators.runtime.rejects_beside import new_rejects, rejects_of
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.lost import computed_anew, lost_table, written_files
 from dagster_operators.transactions.manifest import Change, FileEntry, TableTime
 from dagster_operators.transactions.records import Begin, Complete, Decision
 from dagster_operators.transactions.transition import Transition, unfinished_in
@@ -30,7 +41,6 @@ from dagster_operators.transactions.unlocking import unlock
 
 if TYPE_CHECKING:
     from dagster_operators.graph.slice import SourceSlice
-    from dagster_operators.graph.time_range import TimeRange
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.effects import StageAttempt
@@ -114,7 +124,7 @@ class Rebuilding:
         """Have the pipeline take over what is in the folder, unless a run that died has done so."""
         self._run.open(owner, wait_seconds=wait_seconds)
         try:
-            view = self._run.settle()
+            view = self._settled()
             self._look(view)
             over = self._over()
             if over is not None:
@@ -123,6 +133,25 @@ class Rebuilding:
             return self._take_over()
         finally:
             self._run.close()
+
+    def _settled(self) -> LedgerView:
+        """The ledger, with the logs of what is replaced as it says, should they or their files be lost."""
+        replaced = self._may_be_lost()
+        view = self._run.settle(replaced)
+        wrong = self._run.wrong_tables()
+        if others := [dataset for dataset in wrong if dataset in self._record.datasets and dataset not in replaced]:
+            anew = {dataset for dataset in replaced if not dataset.endswith("_rejects")}
+            raise RestoredTableError(
+                f"a table that is not computed anew is not as the ledger says: {self._run.tell(others[0]) or 'it is gone'}",
+                pipeline=self._run.pipeline, table=others[0],
+                remedy=f"{lost_table(others[:1], view)}; both together: {computed_anew([*anew, *others], view)}",
+            )  # fmt: skip
+        return view
+
+    def _may_be_lost(self) -> set[str]:
+        """The tables, states and rejects of which nothing that there is has to be read."""
+        rejects = {rejects_of(source) for source in self._choosing.sources}
+        return {*(f"tables/{table}" for table in self._part.tables), *self._states(), *rejects}
 
     # --- computing ---------------------------------------------------------------------------------------------------
 
@@ -227,7 +256,10 @@ class Rebuilding:
         view, shadow = self._run.view(), self._shadow.coordinator
         last, made = view.last_complete, shadow.last_complete()
         if last is None or made is None:
-            raise LedgerError("nothing was computed", pipeline=self._run.pipeline)
+            raise LedgerError(
+                "nothing was computed", pipeline=self._run.pipeline,
+                remedy="start the rebuild again: another run has deleted what this one computed",
+            )  # fmt: skip
         taken = dict(self._taken(made))
         self._check(view, last, made, taken)
         before = self._states()
@@ -272,7 +304,8 @@ class Rebuilding:
                     f"what was computed is at {format_timestamp(made.watermarks[source])} by the lateness of now, "
                     f"and the pipeline at {format_timestamp(marks[source])}",
                     pipeline=view.name, source=source,
-                    remedy=f"run an epoch first, or pipeline.set_watermark({source!r}, ...); or leave the lateness as it was",
+                    remedy="run an epoch first; or leave the lateness as it was; or "
+                    f"{call_of('set_watermark', source, format_timestamp(made.watermarks[source]))}",
                 )  # fmt: skip
 
     def _behind(self, last: Complete, made: Complete) -> Transition:
@@ -319,10 +352,14 @@ class Rebuilding:
 
     def _rejects(self, attempt: StageAttempt, view: LedgerView, made: Complete) -> Iterator[Change]:
         """What was rejected, and was not before."""
-        for name in sorted({rejects_of(source) for source in self._choosing.sources} & made.versions.keys()):
-            there = [file.path for file in self._run.files(name, view.versions[name])] if name in view.versions else []
-            found = [f"{FOLDER}/{name}/{file.path}" for file in self._shadow.coordinator.files(name, made.versions[name])]
-            change = new_rejects(self._run.root, name, there, found, attempt.directory(name))
+        for name in sorted({rejects_of(source) for source in self._choosing.sources} & {*made.versions, *view.versions}):
+            files = self._run.files(name, view.versions[name]) if name in view.versions else []
+            there = [file.path for file in files]
+            lost = lost_files(self._run.root, written_files(name, files))
+            anew = self._shadow.coordinator.files(name, made.versions[name]) if name in made.versions else []
+            found = [f"{FOLDER}/{name}/{file.path}" for file in anew]
+            gone = [path.removeprefix(f"{name}/") for path in lost]
+            change = new_rejects(self._run.root, name, there, found, attempt.directory(name), lost=gone)
             if change is not None:
                 yield change
 
@@ -370,42 +407,3 @@ def id_of(
     datasets = sorted((name, dataset.schema_json, *dataset.partition_by) for name, dataset in record.datasets.items())
     told = json.dumps([fingerprint, tuple(tables), since, at_once, dict(record.sources), datasets, *pins])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
-def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collection[str], between: TimeRange | None = None) -> Part:
-    """What is to be computed anew so that some tables, and what operators lead to, are as the pipeline is now.
-
-    Of a time range no state is computed anew, so that no other table goes with those.
-
-    Raises:
-        PipelineError: There is no such table or operator, or a sink has rows of what would be computed anew.
-    """
-    plan = epochs.planning.plan()
-    dataflow, physical = plan.dataflow, plan.physical
-    where = {"pipeline": dataflow.name}
-    ends = {name: table.stream.operator for name, table in dataflow.tables.items()}
-    wanted = set(ends) if tables is None and not operators else set(tables or ())
-    if unknown := sorted(wanted - ends.keys()):
-        raise PipelineError(
-            "the pipeline has no such table", **where, table=unknown[0], remedy=f"name one of: {', '.join(ends)}"
-        )  # fmt: skip
-    for name in operators:
-        behind = reach_of(dataflow).behind([name]) if name in dataflow.nodes else frozenset()
-        shown = {table for table, operator in ends.items() if operator in behind}
-        if not shown:
-            raise PipelineError(
-                "there is no such operator that leads to a table", **where, operator=name, remedy="name it as explain() shows it"
-            )
-        wanted |= shown
-    if between is not None:
-        return replace(part_with(dataflow, wanted, ()), between=between)
-    stateful = {node.logical for node in physical if node.operator.states or physical.own_table(node.name)}
-    part = part_with(dataflow, wanted, stateful)
-    shared = reach_of(dataflow).behind(part.operators & stateful)
-    sinks = sorted(sink.name for sink in dataflow.sinks.values() if sink.stream.operator in shared)
-    if sinks:
-        raise PipelineError(
-            f"{', '.join(sinks)} has rows of the state that would be computed anew, which cannot be taken back", **where,
-            sink=sinks[0], remedy="take the sink out of the program, rebuild, and put a new one there",
-        )  # fmt: skip
-    return part

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
@@ -34,7 +34,9 @@ def rejects_of(source: str) -> str:
     return f"tables/{source}_rejects"
 
 
-def new_rejects(root: Root, dataset: str, there: Iterable[str], found: Iterable[str], directory: str) -> Change | None:
+def new_rejects(
+    root: Root, dataset: str, there: Iterable[str], found: Iterable[str], directory: str, *, lost: Collection[str] = ()
+) -> Change | None:
     """What brings records into a table of rejects that it does not have; None if it has them all.
 
     Args:
@@ -43,23 +45,26 @@ def new_rejects(root: Root, dataset: str, there: Iterable[str], found: Iterable[
         there: Its files, below it.
         found: The files with what was rejected now, below the root.
         directory: Where it may write, below the table.
+        lost: Those of its files that are lost, which leave the table.
     """
     found = list(found)
-    if not found:
+    if not found and not lost:
         return None
+    there = [path for path in there if path not in lost]
     known = Counter(key for batch in _read(root, dataset, there) for key in _keys(batch))
     path = f"{directory}/rejects.parquet"
     batches = _others(_read(root, "", found), known)
     first = next(batches, None)
     if first is None:
-        return None
+        return Change(dataset, (), tuple(lost)) if lost else None
 
     def written() -> Iterator[pa.RecordBatch]:
         yield first
         yield from batches
 
     write_batches(root, f"{dataset}/{path}", written(), _SCHEMA.to_arrow())
-    return Change(dataset, (described(root, dataset, path, root.files.get_file_info(root.path(dataset, path)).size),))
+    size = root.files.get_file_info(root.path(dataset, path)).size
+    return Change(dataset, (described(root, dataset, path, size),), tuple(lost))
 
 
 def _read(root: Root, dataset: str, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:

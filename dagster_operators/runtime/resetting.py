@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
+from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError, call_of
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.slice import JSON
 from dagster_operators.operators.relational.source import Source
@@ -81,10 +81,10 @@ class Resetting:
             times=self._last.times, emptied=self._view.emptied,
         )  # fmt: skip
         if tables is None:
-            raise self._unsaid(sources, positions)
+            raise self._unsaid(sources, to, positions)
         if tables == "keep":
             return self._run.transit(self._plan, to_now, lambda _: ())
-        behind = _Behind(self._run, self._view, self._last, sources)
+        behind = _Behind(self._run, self._view, self._last, sources, to)
         behind.check_begun([source for source, position in positions.items() if position is not None])
         behind.check(keep_sinks=keep_sinks)
         unfinished = behind.left(to_now.unfinished)
@@ -160,7 +160,7 @@ class Resetting:
             )  # fmt: skip
         return found[-1]
 
-    def _unsaid(self, sources: Sequence[str], positions: Mapping[str, JSON | None]) -> PipelineError:
+    def _unsaid(self, sources: Sequence[str], to: Place, positions: Mapping[str, JSON | None]) -> PipelineError:
         """Why it cannot be done without being told what is to become of the tables."""
         again = {name: self._read_since(name, at) for name, at in positions.items()}
         told = [
@@ -169,11 +169,16 @@ class Resetting:
             else f"nobody knows which rows of {name} would be left out, or come again"
             for name, count in again.items()
         ]
+        ways = [f"{_again(sources, to, tables='keep')} leaves the tables as they are"]
+        if self._last.logical_plan and KeptPlans(self._run.root).find(self._last.logical_plan):
+            emptied = _Behind(self._run, self._view, self._last, sources, to).emptied()
+            restart = _again(sources, to, tables="restart")
+            ways.insert(0, f"{restart} empties the tables and the state behind it ({emptied})")
+        if isinstance(to, int) and 0 < to < self._last.epoch:
+            ways.append(f"go back with all of the pipeline: {call_of('rollback', to)}")
         return PipelineError(
-            "; ".join(told), pipeline=self._run.pipeline, source=sources[0],
-            remedy='say what you want: tables="restart" empties the tables and the state behind it; tables="keep" leaves them as '
-            "they are; or go back with all of the pipeline: pipeline.rollback(...)",
-        )  # fmt: skip
+            "; ".join(told), pipeline=self._run.pipeline, source=sources[0], remedy=f"say what you want: {'; or '.join(ways)}"
+        )
 
     def _read_since(self, source: str, position: JSON | None) -> int:
         """How many epochs have read a source since it was at a position; 0 if it was never there."""
@@ -191,6 +196,7 @@ class _Behind:
     view: LedgerView
     last: Complete
     sources: Sequence[str]
+    to: Place
 
     @cached_property
     def plan(self) -> LogicalPlan:
@@ -232,17 +238,19 @@ class _Behind:
             if isinstance(node.operator, Source) and node.name in before and node.name not in self.sources
         )  # fmt: skip
         if others:
-            both = ", ".join(map(repr, [*self.sources, *others]))
+            place = 0 if isinstance(self.to, Mapping) else self.to
+            together = _again([*self.sources, *others], place, tables="restart", keep_sinks=keep_sinks or None)
             raise PipelineError(
                 f"rows of {', '.join(others)} went to the same tables and state, and would be lost with them",
                 pipeline=self.run.pipeline, source=self.sources[0],
-                remedy=f"reset them together: pipeline.reset([{both}], ...); or rebuild the tables instead",
+                remedy=f"reset them together: {together}; or compute the tables anew instead: pipeline.rebuild()",
             )  # fmt: skip
         sinks = sorted(sink.name for sink in self.plan.sinks if sink.stream.operator in self.operators)
         if sinks and not keep_sinks:
+            again = _again(self.sources, self.to, tables="restart", keep_sinks=True)
             raise PipelineError(
                 f"{', '.join(sinks)} has taken rows, which cannot be taken back", pipeline=self.run.pipeline, sink=sinks[0],
-                remedy=f"if it may keep them and get them again: pipeline.reset(..., keep_sinks=True){self._of_changes()}",
+                remedy=f"if it may keep them and get them again: {again}{self._of_changes()}",
             )  # fmt: skip
 
     def _of_changes(self) -> str:
@@ -258,6 +266,14 @@ class _Behind:
             f"; nothing is taken back of the changes that {', '.join(told)} has: to have them right, reset so, and before the "
             "next epoch put a sink of another name and place where it is in the program (its decision: keep)"
         )
+
+    def emptied(self) -> str:
+        """How many rows each table has that would be emptied."""
+        files = {
+            table: self.run.files(dataset, self.view.versions[dataset])
+            for table in self.tables if (dataset := f"tables/{table}") in self.view.versions
+        }  # fmt: skip
+        return ", ".join(f"rows in {table}: {sum(file.rows for file in has)}" for table, has in files.items()) or "no table"
 
     def changes(self, plan: PlanRecord) -> Iterator[Change]:
         """The tables and states emptied."""
@@ -309,6 +325,12 @@ def moment_of(moment: str | datetime) -> datetime:
         return datetime.fromisoformat(moment)
     except (ValueError, TypeError):
         raise PipelineError(f"{moment!r} is no time", remedy="write it as 2026-01-31 or 2026-01-31 12:00:00") from None
+
+
+def _again(sources: Sequence[str], to: Place, **options: object) -> str:
+    """The call that puts sources to a place, with all that it needs."""
+    place = str(to) if isinstance(to, datetime) else dict(to) if isinstance(to, Mapping) else to or 0
+    return call_of("reset", sources[0] if len(sources) == 1 else list(sources), place, **options)
 
 
 def _told(to: Place) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dagster_operators.errors import number_of
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.manifest import CheckOutcome
 
@@ -51,7 +52,7 @@ class EpochResult:
             return f"nothing new after epoch {self.epoch}"
         if self.transition:
             return f"epoch {self.epoch}: {self.transition}"
-        parts = [", ".join(f"{count} rows in {table}" for table, count in self.rows.items())]
+        parts = [", ".join(f"{number_of(count, 'row')} in {table}" for table, count in self.rows.items())]
         if any(self.late_rows.values()):
             parts.append(f"{sum(self.late_rows.values())} late")
         if any(self.rejected_rows.values()):

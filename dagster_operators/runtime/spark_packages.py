@@ -116,5 +116,5 @@ def not_started(reason: str, log: str) -> EngineError:
     if found := dict.fromkeys(":".join(name) for name in [*lost, *failed]):
         return EngineError(f"Spark's packages {', '.join(found)} cannot be downloaded", remedy=_MIRROR)
     last = [line for line in log.strip().splitlines() if not line.startswith("\tat ")][-5:]
-    remedy = "see the cause above; a half-filled ~/.m2 folder makes the search for Spark's packages fail: move it away"
+    remedy = "correct what the message says; a half-filled ~/.m2 folder makes the search for Spark's packages fail: move it away"
     return EngineError(f"Spark did not start: {reason} ({' | '.join(last)})", remedy=remedy)

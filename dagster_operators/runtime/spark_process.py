@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.storage.access import holds_secret
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -57,6 +59,26 @@ def logged() -> Iterator[Path]:
         os.close(handle)
         if process := _process():
             _logs.setdefault(process.pid, log)
+
+
+def launch(builder: Any) -> None:
+    """Start Java, if there is none yet, for a session to be built, without its secrets.
+
+    PySpark gives Java all settings as arguments, which every user of the machine sees. It gives them once more over its own
+    connection, the secret ones with them.
+
+    Args:
+        builder: Of the session.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf(loadDefaults=False)
+    for name, value in builder._options.items():
+        if not holds_secret(name, str(value)):
+            conf.set(name, str(value))
+    SparkContext._ensure_initialized(conf=conf)
 
 
 def was_stopped(session: SparkSession) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.errors import number_of
 from dagster_operators.runtime.results import table_names
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.lost import repair_command
@@ -81,7 +82,9 @@ class Status:
         else:
             yield f"epoch {self.epoch} was completed at {self.committed_at}; readable from epoch {self.oldest_epoch}"
         for name, version in self.versions.items():
-            rows = f"{self.rows[name]} rows, version {version}" if name in self.rows else "it is not as the ledger says"
+            rows = (
+                f"{number_of(self.rows[name], 'row')}, version {version}" if name in self.rows else "it is not as the ledger says"
+            )
             yield f"  table {name}: {rows}"
         for name, watermark in self.watermarks.items():
             yield f"  source {name}: watermark {watermark}"

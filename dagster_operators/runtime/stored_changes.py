@@ -269,7 +269,7 @@ class StoredChanges:
         root = self._coordinator.root
         try:
             asked: Mapping[str, Any] = json.loads(root.read(ASKED) or b"{}")
-        except ValueError:  # what a run asked is not to be guessed
+        except (ValueError, RecursionError):  # what a run asked is not to be guessed
             raise LedgerError(
                 "what the last refused run asked cannot be read",
                 pipeline=self._coordinator.pipeline,

@@ -51,9 +51,9 @@ def undecided(
     commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, by_command))
     in_python = any(verdict.choices or ways.rebuilt.get(verdict.subject) for verdict in verdicts)
     anew = any(verdict.read_anew or ways.reset.get(verdict.subject) for verdict in verdicts)
-    first = verdicts[0].subject.split(" ", 1)
+    first = verdicts[0]
     return UndecidedChangeError(
-        "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
+        "\n".join(lines), pipeline=pipeline, **{first.kind: first.name}, epoch=epoch,
         remedy=f"change the pipeline back{_or_by(list(commands), in_python=in_python)}{', or reset as above' * anew} "
         f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
     )  # fmt: skip
@@ -69,7 +69,7 @@ def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:
     if verdict.renamed_from:
         yield f"    if it was renamed, say so in the program: renamed_from={verdict.renamed_from!r}"
     if verdict.fillable:
-        yield "    if it is to have the rows of before, too, say so in the program: to_table(..., backfill=True)"
+        yield "    if it is to have the rows of before, too, say so in the program: backfill=True of to_table"
     yield from (f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items())
     if rebuilt:
         named = repr(rebuilt[0]) if len(rebuilt) == 1 else list(rebuilt)
@@ -87,7 +87,7 @@ def _one_by_one(verdict: Verdict, others: Sequence[str]) -> Iterator[str]:
 
 def _commands(root: str, verdict: Verdict, rebuilt: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for choice in verdict.choices:
-        yield shlex.join(["dagster-operators", "decide", root, *verdict.subject.split(" ", 1), choice])
+        yield shlex.join(["dagster-operators", "decide", root, verdict.kind, verdict.name, choice])
     if tables := rebuilt.get(verdict.subject):
         yield shlex.join(["dagster-operators", "rebuild", root, *tables])
 

@@ -87,9 +87,8 @@ def _settled(
     verdict: Verdict, tables: Sequence[str], leading: Collection[str], before: LogicalPlan | None, after: LogicalPlan
 ) -> bool:
     """Whether a change is one of what is computed anew with some tables."""
-    kind, _, name = verdict.subject.partition(" ")
     shown = tables_shown_by(verdict, before, after)
-    return (kind == "operator" and name in leading) or (bool(shown) and shown <= {*tables})
+    return (verdict.kind == "operator" and verdict.name in leading) or (bool(shown) and shown <= {*tables})
 
 
 def without_dead_ends(verdicts: Sequence[Verdict], ways: WaysOut) -> list[Verdict]:

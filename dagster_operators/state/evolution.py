@@ -32,7 +32,7 @@ def evolved(stored: Any, part: TablePart, version: int) -> Any:
     if version == declared.version:
         if stored.schema.equals(wanted):
             return stored
-        return _with_new_columns(stored, part, wanted)
+        return _with_new_columns(_in_order(stored, part, wanted) if declared.by_name else stored, part, wanted)
     if version > declared.version:
         raise _misfit(
             part, f"its state was stored by version {version} of its declaration, this is version {declared.version}",
@@ -45,6 +45,17 @@ def evolved(stored: Any, part: TablePart, version: int) -> Any:
             f"pipeline.rebuild(operators={part.owner.operator!r})",
         )  # fmt: skip
     return _migrated(stored, part, wanted, version)
+
+
+def _in_order(stored: Any, part: TablePart, wanted: pa.Schema) -> Any:
+    """The rows with the declared columns in their order, new ones as nulls, and the others behind."""
+    names, declared = stored.schema.names, {field.name: field for field in part.declaration.fields}
+    columns = {
+        field.name: stored.column(field.name) if field.name in names else pa.nulls(stored.num_rows, field.type)
+        for field in wanted
+        if field.name in names or declared[field.name].nullable
+    }
+    return pa.record_batch(columns | {name: stored.column(name) for name in names if name not in columns})
 
 
 def _with_new_columns(stored: Any, part: TablePart, wanted: pa.Schema) -> Any:

@@ -17,9 +17,10 @@ from dagster_operators.state.key_table import KeyTable
 from dagster_operators.state.layers import Layers
 from dagster_operators.state.ranges import times_of
 from dagster_operators.state.run import Run, first_of_each_key, joined, slices
+from dagster_operators.state.scalars import Scalars
 
 
-class KeyedHandle(Handle):
+class KeyedHandle(Scalars, Handle):
     """The rows of one :class:`~dagster_operators.KeyedState` that belong to this subtask.
 
     Args:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import threading
 import time
 import uuid
@@ -20,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dagster_operators.storage.cache import make_private
+from dagster_operators.storage.cache import is_private, make_private
 from dagster_operators.storage.mapped_file import read_mapped, write_mapped
 
 _KEPT_DAYS = 7.0
@@ -50,6 +51,7 @@ class LocalCopies:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
+        self._private = False
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.arrow"
@@ -61,7 +63,7 @@ class LocalCopies:
         with _LOCK:
             if key in _OPEN:
                 return _OPEN[key]
-        batch = _checked(path)
+        batch = _checked(path) if self._is_private() else None
         if batch is not None:
             os.utime(path)
             with _LOCK:
@@ -73,7 +75,9 @@ class LocalCopies:
         temporary = self._folder / f"{uuid.uuid4().hex}.tmp"
         try:
             make_private(self._folder)
-            write_mapped(temporary, batch)
+            if not self._is_private():
+                return
+            write_mapped(temporary, batch, _identity(self._path(name)))
             temporary.replace(self._path(name))
         except OSError:
             _remove(temporary)
@@ -105,6 +109,12 @@ class LocalCopies:
             if total > max_bytes:
                 self._delete(Path(path))
 
+    def _is_private(self) -> bool:
+        """Whether nobody else may have put files there; looked at until it is."""
+        if not self._private:
+            self._private = is_private(self._folder)
+        return self._private
+
     def _delete(self, path: Path) -> None:
         """What has mapped a deleted file can still read it."""
         with _LOCK:
@@ -123,6 +133,8 @@ def forget_unused(cache: str) -> None:
             return
         _TIDIED.add(cache)
     ours, oldest = Path(cache), time.time() - _KEPT_DAYS * 86_400
+    if not is_private(ours):
+        return
     with suppress(OSError):
         old = [folder for folder in ours.iterdir() if folder.name != boot_id()]
         others = [folder for folder in ours.parent.iterdir() if folder != ours]
@@ -133,14 +145,20 @@ def forget_unused(cache: str) -> None:
 
 def _checked(path: Path) -> Any | None:
     try:
-        if path.stat().st_uid != os.geteuid():
+        about = path.lstat()
+        if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077:
             return None
-        return read_mapped(path)
+        return read_mapped(path, _identity(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         _remove(path)
         return None
+
+
+def _identity(path: Path) -> str:
+    """The name of a copy, with those of its table and pipeline."""
+    return "/".join(path.parts[-4:])
 
 
 def _remove(path: Path) -> None:

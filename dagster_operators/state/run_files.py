@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,13 @@ from dagster_operators.state.state_file import StateFile, new_file
 from dagster_operators.state.table_part import TablePart
 from dagster_operators.storage.parquet_writer import ROW_GROUP, write_table
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+_ANEW: Final = (
+    "run again; if the file is damaged, put it back from a backup, or pipeline.rebuild() computes anew, from what the sources "
+    "gave, what is in it"
+)
+
+_ROOM: Final = "see that the storage root has room and may be written to; then run again"
 
 
 class RunFiles:
@@ -59,10 +66,10 @@ class RunFiles:
         path = f"{self._folder}/{file.path}"
         try:
             with self._filesystem.open_input_file(path) as source:
-                table = pq.ParquetFile(source, pre_buffer=True).read(use_threads=False)
+                table = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True).read(use_threads=False)
         except (OSError, pa.ArrowInvalid) as error:
             where = {"operator": self._part.owner.operator, "table": self._part.name, "file": path}
-            raise StorageError(f"a file of the operator's state cannot be read: {error}", **where) from error
+            raise StorageError(f"a file of the operator's state cannot be read: {error}", remedy=_ANEW, **where) from error
         batches = table.combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
@@ -92,7 +99,7 @@ class RunFiles:
             size = write_table(self._filesystem, path, pa.Table.from_batches([batch]), row_group_size=ROW_GROUP)
         except OSError as error:
             where = {"operator": self._part.owner.operator, "table": self._part.name, "file": path}
-            raise StorageError(f"a file of the operator's state cannot be written: {error}", **where) from error
+            raise StorageError(f"a file of the operator's state cannot be written: {error}", remedy=_ROOM, **where) from error
         if self._copies:
             self._copies.write(file.name, batch)
         return StateFile.of(file.path, file.rows, size)

@@ -79,7 +79,10 @@ class StateFile:
         """
         found = _NAME.fullmatch(path.rpartition("/")[2])
         if found is None:
-            raise StorageError("a file of a state table has a name that this package never gives", file=path)
+            raise StorageError(
+                "a file of a state table has a name that this package never gives", file=path,
+                remedy="pipeline.repair_all(keep='ours') puts the content of the last epoch back",
+            )  # fmt: skip
         plain = {name: int(found[name]) for name in ("first_epoch", "last_epoch", "level", "subtask", "version")}
         bounds = {name: int(found[name], 16) - _SHIFT for name in ("low_hash", "high_hash")}
         times = {name: int(found[name], 16) - _SHIFT for name in ("low_time", "high_time") if found[name]}

@@ -13,6 +13,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.key_hash import HIGHEST, LOWEST, hash_bounds, normal_key, with_group_of
 from dagster_operators.time.watermark import MIN_WATERMARK
+from dagster_operators.types.exact_cast import exact_cast
 
 Hasher = Callable[[Sequence[Any]], np.ndarray]
 """From the columns of a key to a hash for each row."""
@@ -95,7 +96,7 @@ class TablePart:
         wanted = self.schema.field(name).type
         if array.type != wanted:
             try:
-                array = array.cast(wanted)
+                array = exact_cast(array, wanted)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
                 reason = str(error).splitlines()[0]
                 raise self.error(f"the rows have {array.type} where the state has {wanted}: {reason}", name, "cast it") from error

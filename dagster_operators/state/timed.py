@@ -247,7 +247,7 @@ class TimeHandle(Handle):
         if keys is None:
             return None
         if not self._part.key:
-            raise self._part.error("the state has no key to narrow a range to", None, "declare one: TimeState(..., key=...)")
+            raise self._part.error("the state has no key to narrow a range to", None, "declare one by key= of TimeState")
         columns = self._part.columns(keys, self._part.key)
         return _sorted(Run(self._part.hash(columns), pa.record_batch(columns, names=list(self._part.key))))
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.storage.shipped_access import name_of, restored
 from dagster_operators.storage.store_settings import AMAZON, AZURE, CLIENT, service_of
-from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri, without_user
+from dagster_operators.storage.uri import S3, is_local, masked, public_uri, secrets_within, split_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _SECRET = re.compile(r"secret|token|key(?!_enabled)|password|credential|sas", re.IGNORECASE)
 
-_SHORTEST: Final = 6
+SHORTEST_SECRET: Final = 6
 """Shorter is no secret: ``a`` and ``minio`` are words of messages, and no store takes so short a key."""
 
 _LONG: Final = 16
@@ -62,6 +62,24 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
+def holds_secret(name: str, value: str) -> bool:
+    """Whether an option is a secret by its name, or has one in its value: a password or a signature of a URL.
+
+    >>> holds_secret("proxy_url", "http://me:hidden@proxy:80"), holds_secret("proxy_url", "http://proxy:80")
+    (True, False)
+    """
+    return is_secret(name) or masked(value) != value
+
+
+def shown_setting(name: str, value: str) -> str:
+    """The value of an option, or of a setting of an engine, for people: without what is secret in it.
+
+    >>> shown_setting("fs.s3a.secret.key", "hidden"), shown_setting("proxy_url", "http://me:hidden@proxy:80")
+    ('***', 'http://***@proxy:80')
+    """
+    return "***" if is_secret(name) else masked(value)
+
+
 @dataclass(frozen=True, repr=False)
 class Access:
     """Settings and credentials of an object store.
@@ -83,13 +101,13 @@ class Access:
     @property
     def has_keys(self) -> bool:
         """Whether there is a secret among the options."""
-        return any(is_secret(name) for name, _ in self.options)
+        return any(holds_secret(name, value) for name, value in self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keys are in no pickle."""
         if not self.has_keys:
             return Access, (self.options,)
-        return restored, (name_of(self), tuple(option for option in self.options if not is_secret(option[0])))
+        return restored, (name_of(self), tuple(option for option in self.options if not holds_secret(*option)))
 
     def __repr__(self) -> str:
         return f"Access({', '.join(name for name, _ in self.options)})"
@@ -230,11 +248,13 @@ class Access:
         >>> Access.of({"AWS_SECRET_ACCESS_KEY": "hidden"}).redact("hidden is not the key")
         '*** is not the key'
         """
-        secrets = {value for name, value in self.options if is_secret(name) and len(value) >= _SHORTEST}
+        values = [value for name, value in self.options if is_secret(name)]
+        values += [secret for _, value in self.options for secret in secrets_within(value)]
+        secrets = {value for value in values if len(value) >= SHORTEST_SECRET}
         for value in sorted(secrets, key=len, reverse=True):
             found = re.escape(value) if len(value) >= _LONG else rf"(?<!\w){re.escape(value)}(?!\w)"
             text = re.sub(found, "***", text)
-        return without_user(_COLOURS.sub("", text))
+        return masked(_COLOURS.sub("", text))
 
     def _own(self, uri: str) -> dict[str, str]:
         """Which store it is and who asks, as far as the options say it, by plain names."""

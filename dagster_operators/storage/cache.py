@@ -30,7 +30,9 @@ def cache_folder() -> Path | None:
 def state_copies(pipeline: str) -> str | None:
     """Where workers keep local copies of a pipeline's state files, apart from those of other pipelines."""
     folder = cache_folder()
-    return str(folder / "state" / pipeline) if folder else None
+    if folder is None or pipeline in {"", ".", ".."} or "/" in pipeline:  # of a ledger that somebody else wrote
+        return None
+    return str(folder / "state" / pipeline)
 
 
 def library_folder() -> Path:
@@ -54,6 +56,26 @@ def make_private(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for this user alone: others must not put anything there."""
     for missing in [*(parent for parent in reversed(folder.parents) if not parent.exists()), folder]:
         missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether only this user can have put anything into a folder.
+
+    It and the folders above are this user's alone, up to one of the system, as the one for temporary files is.
+    """
+    try:
+        for place in (folder, *folder.parents):
+            about = place.lstat()
+            is_folder = stat.S_ISDIR(about.st_mode)
+            shared = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if shared or not is_folder or about.st_uid != os.geteuid():
+                keeps_owners = not (shared and is_folder) or bool(
+                    about.st_mode & stat.S_ISVTX
+                )  # else others rename what is in it
+                return place != folder and keeps_owners and about.st_uid in {0, os.geteuid()}
+    except OSError:
+        return False
+    return True
 
 
 def _default_folder() -> Path:

@@ -8,7 +8,6 @@ Delta's transaction log protocol.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,16 +15,28 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import StorageError
+from dagster_operators.storage.altered import LARGEST_CHECKPOINT, altered_entry, is_altered_checkpoint
+from dagster_operators.storage.causes import of_damage
 from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path
+from dagster_operators.storage.digests import hint_with_digest, sealed
 from dagster_operators.storage.first_entry import first_entry
-from dagster_operators.storage.log_checkpoint import sum_up
+from dagster_operators.storage.forked import require_own_process
+from dagster_operators.storage.log_checkpoint import hinted_file, sum_up
 from dagster_operators.storage.log_copy import LogCopy, copied
 from dagster_operators.storage.log_damage import without_checkpoints
 from dagster_operators.storage.log_entry import LogEntry, actions_of, commit_by_deltalake
+from dagster_operators.storage.table_features import (
+    FEATURES_WRITER,
+    FEED_WRITER,
+    UNZONED,
+    asked_of,
+    has_unzoned,
+    has_unzoned_in_maps,
+    without_maps,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.table import ProtocolVersions
 
     from dagster_operators.storage.root import Root
 
@@ -50,10 +61,7 @@ CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
-_FEED_WRITER: Final = 4
-_FEATURES_WRITER: Final = 7
-_FEATURES_READER: Final = 3
-_PLAIN_WRITERS: Final = frozenset({1, 2, _FEED_WRITER, _FEATURES_WRITER})
+_PLAIN_WRITERS: Final = frozenset({1, 2, FEED_WRITER, FEATURES_WRITER})
 _PLAIN_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed"})
 
 _APPEND_ONLY: Final = "delta.appendOnly"
@@ -146,17 +154,25 @@ class TableLog:
             yield self._loaded_at(version)
 
     def _loaded_at(self, version: int) -> DeltaTable:
-        if self._table is not None and self._table.version() < version:
-            self._table.update_incremental()
+        if self._table is not None and (known := self._table.version()) < version:
+            table, self._table = self._table, None  # nothing of an altered entry is kept
+            table.update_incremental()
+            self._require_whole(table.version(), above=known)
+            self._table = table
         return self._table if self._table is not None and self._table.version() == version else self.load(version)
 
     def load(self, version: int | None = None) -> DeltaTable:
-        """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way."""
+        """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way.
+
+        Raises:
+            DeltaError: It cannot be read (OSError likewise).
+            StorageError: An entry, or the last checkpoint, is not as it was written.
+        """
         from deltalake.exceptions import DeltaError
 
         try:
             self._table = self._load(version)
-        except DeltaError:
+        except (DeltaError, StorageError):
             if not without_checkpoints(self._root, self._dataset):
                 raise
             self._table = self._load(version)
@@ -165,12 +181,26 @@ class TableLog:
     def _load(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
 
-        return DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake())
+        require_own_process()
+        if is_altered_checkpoint(self._root, self._dataset, at_most=LARGEST_CHECKPOINT):
+            raise StorageError(
+                "the last checkpoint of the log was changed", table=self._dataset, remedy=of_damage(self._root.uri)
+            )
+        table = DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake())
+        self._require_whole(table.version())
+        return table
+
+    def _require_whole(self, version: int, *, above: int = -1) -> None:
+        if altered_entry(self._root, self._dataset, version, above=above):
+            raise StorageError(
+                "an entry of the log is empty, or was changed", table=self._dataset, remedy=of_damage(self._root.uri)
+            )
 
     def is_table(self) -> bool:
         """Whether there is a Delta table."""
         from deltalake import DeltaTable
 
+        require_own_process()
         with self._root.guard(self._dataset, "a table cannot be looked up"):
             return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.access.for_deltalake())
 
@@ -196,10 +226,12 @@ class TableLog:
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
+        declared = without_maps(schema_json) if has_unzoned_in_maps(schema_json) else schema_json
+
         def made(place: str, access: dict[str, str] | None = None) -> None:
             DeltaTable.create(
                 place,
-                Schema.from_json(schema_json),
+                Schema.from_json(declared),
                 mode="error",
                 partition_by=list(partition_by) or None,
                 name=self._dataset.rpartition("/")[2],
@@ -211,11 +243,11 @@ class TableLog:
 
         uri = self._root.join(self._dataset)
         if self._root.is_local:
-            self._root.files.create_dir(self._root.path(self._dataset))
+            self._root.files.create_dir(self._root.path(self._dataset, LOG))
         try:
-            if self._root.creates and not self._root.is_local:
-                content = first_entry(uri, made)
-                if stamp := self._root.create(self._file(0), content):
+            if self._root.creates:  # of two runs deltalake would have the second one commit it again, as version 1
+                content = first_entry(uri, made, schema_json if declared != schema_json else "")
+                if (stamp := self._root.create(self._file(0), content)) and not self._root.is_local:
                     self._keep(0, content, stamp)
             else:
                 made(uri, self._root.access.for_deltalake())
@@ -271,8 +303,7 @@ class TableLog:
         first, *others = actions_of(entry)
         told = list(self._told(base, entry)) if entry.alters else []
         actions = [first, *told, *others]
-        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
-        made = self._root.create(self._file(base + 1), content := lines.encode())
+        made = self._root.create(self._file(base + 1), content := sealed(actions))
         if made and not self._root.is_local:
             self._keep(base + 1, content, made)
         return made
@@ -287,8 +318,9 @@ class TableLog:
         """What the table says of itself, with other columns or with a change data feed, and what it then asks of its writers."""
         with self.at(base) as table:
             protocol, known, there = table.protocol(), table.metadata(), table.schema().to_json()
-        if entry.starts_feed:
-            yield {"protocol": _with_feed(protocol)}
+        unzoned = has_unzoned(entry.schema_json) and UNZONED not in (protocol.reader_features or ())
+        if entry.starts_feed or unzoned:
+            yield {"protocol": asked_of(protocol, feed=entry.starts_feed, unzoned=unzoned)}
         schema_json, properties = entry.schema_json or there, {CHANGE_FEED: "true"} if entry.starts_feed else {}
         told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
         yield {
@@ -335,9 +367,19 @@ class TableLog:
                     return
                 table = self.load()
                 table.create_checkpoint()
+                self._seal_hint()
                 self._root.flush(f"{self._dataset}/{path}" for path in (checkpoint_path(table.version()), f"{LOG}/{HINT}"))
         except StorageError as error:
             _log.warning("%s", error)
+
+    def _seal_hint(self) -> None:
+        """Have the hint that names the last checkpoint say what is in it."""
+        path = f"{self._dataset}/{LOG}/{HINT}"
+        hint = self._root.read(path)
+        version = None if hint is None else hinted_file(hint)
+        checkpoint = None if version is None else self._root.read(f"{self._dataset}/{checkpoint_path(version)}")
+        if hint and checkpoint:
+            self._root.write(path, hint_with_digest(hint, checkpoint))
 
     def _file(self, version: int) -> str:
         return f"{self._dataset}/{entry_path(version)}"
@@ -377,7 +419,7 @@ def is_plain(table: DeltaTable) -> bool:
         return False
     if unkept_settings(table):
         return False
-    return protocol.min_writer_version != _FEED_WRITER or _GENERATED not in table.schema().to_json()
+    return protocol.min_writer_version != FEED_WRITER or _GENERATED not in table.schema().to_json()
 
 
 def unkept_settings(table: DeltaTable) -> tuple[str, ...]:
@@ -385,18 +427,6 @@ def unkept_settings(table: DeltaTable) -> tuple[str, ...]:
     settings = table.metadata().configuration
     append_only = [_APPEND_ONLY] if (settings.get(_APPEND_ONLY) or "").lower() == "true" else []
     return (*append_only, *sorted(name for name in settings if name.startswith(_CONSTRAINTS)))
-
-
-def _with_feed(protocol: ProtocolVersions) -> dict[str, Any]:
-    """What a table asks of its readers and writers, with a change data feed."""
-    versions = {
-        "minReaderVersion": protocol.min_reader_version,
-        "minWriterVersion": max(protocol.min_writer_version, _FEED_WRITER),
-    }
-    if protocol.min_writer_version < _FEATURES_WRITER:
-        return versions
-    readers = {"readerFeatures": protocol.reader_features or []} if protocol.min_reader_version >= _FEATURES_READER else {}
-    return {**versions, **readers, "writerFeatures": sorted({*(protocol.writer_features or ()), "changeDataFeed"})}
 
 
 def _version(name: str) -> int | None:

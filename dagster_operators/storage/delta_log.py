@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
+from dagster_operators.storage.digests import is_altered
+from dagster_operators.storage.forked import require_own_process
 from dagster_operators.storage.location import FileLocation, SourceFile, spelled_out
-from dagster_operators.storage.uri import is_local
+from dagster_operators.storage.uri import ambiguous_sign, is_local, split_uri
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -31,8 +34,15 @@ LOG: Final = "_delta_log"
 HINT: Final = "_last_checkpoint"
 """The file of a log that names its last checkpoint."""
 
+_ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How a path that is a URI begins; Spark writes one slash behind ``file:``."""
+
 CHECKPOINT: Final = ".checkpoint.parquet"
 """How the name of a checkpoint that is one file ends."""
+
+
+_NUMBERS: Final = 1 << 53
+"""Sizes, versions and milliseconds are less, also where a reader has doubles alone."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Commit:
         has_deletion_vectors: An added file has some of its rows marked as deleted.
         removed: The paths of files whose rows are gone.
         applications: Whose application transactions it carries.
+        feed: Files that say what it did to rows, of a table with a change data feed.
     """
 
     version: int
@@ -94,6 +105,7 @@ class Commit:
     has_deletion_vectors: bool = False
     removed: tuple[str, ...] = ()
     applications: tuple[str, ...] = ()
+    feed: tuple[DataFile, ...] = ()
 
     @property
     def changes_data(self) -> bool:
@@ -111,6 +123,19 @@ class DeltaLog:
 
     location: FileLocation
 
+    def __post_init__(self) -> None:
+        if sign := ambiguous_sign(self.location.path):
+            raise PipelineError(
+                f"the path of a Delta table, or of the folder that it links to, has {sign} in it: libraries differ about that",
+                table=self.location.path.encode(errors="backslashreplace").decode(), remedy="give that folder another name",
+            )  # fmt: skip
+
+    @property
+    def _address(self) -> str:
+        """The table's folder as deltalake takes it."""
+        path = self.location.path
+        return spelled_out(split_uri(path)[2]) if is_local(path) else path
+
     def commit(self, version: int) -> Commit | None:
         """A version's commit, or None if it is not there: not written yet, or cleaned up.
 
@@ -122,7 +147,7 @@ class DeltaLog:
             return None
         try:
             return _commit(version, content, self.location)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             raise self._damaged(version) from None
 
     def is_cleaned_out(self, version: int) -> bool:
@@ -166,8 +191,10 @@ class DeltaLog:
             commit = self.commit(version)
             if commit is None:
                 raise MissingInputError(
-                    f"version {version} of the Delta table is not in its log any more", table=self.location.path
-                )
+                    f"version {version} of the Delta table is not in its log any more", table=self.location.path,
+                    remedy="run again; if the log was cleaned or lost for good: pipeline.reset(source, 0, tables='restart') "
+                    "reads the table as it is now",
+                )  # fmt: skip
             yield commit
 
     def fields(self, version: int | None = None) -> list[dict[str, Any]]:
@@ -188,7 +215,8 @@ class DeltaLog:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        path, access = self.location.path, self.location.access
+        require_own_process()
+        path, access = self._address, self.location.access
         try:
             table = DeltaTable(path, version=version, storage_options=access.for_deltalake())
         except TableNotFoundError as error:
@@ -213,7 +241,7 @@ class DeltaLog:
 
         On local disks only: an object store shows no file before it is whole.
         """
-        folder = Path(spelled_out(self.location.path), LOG)
+        folder = Path(self._address, LOG)
         if not is_local(self.location.path) or not folder.is_dir():
             return None
         sizes: dict[str, int] = {}
@@ -280,15 +308,16 @@ def version_of_hint(text: bytes) -> int | None:
     (20, None, None)
     """
     try:
-        return int(json.loads(text)["version"])
-    except (ValueError, KeyError, TypeError):
+        version = json.loads(text)["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    return version if isinstance(version, int) and 0 <= version < _NUMBERS else None
 
 
 def _commit(version: int, content: bytes, location: FileLocation) -> Commit:
     """The commit that an entry of the log has; what it raises tells that there is none."""
     actions = [json.loads(line) for line in content.splitlines() if line.strip()]
-    if not actions:
+    if not actions or is_altered(content):
         raise ValueError
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
     removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
@@ -308,6 +337,10 @@ def _commit(version: int, content: bytes, location: FileLocation) -> Commit:
         has_deletion_vectors=any(add.get("deletionVector") for add in added),
         removed=tuple(unquote(remove["path"]) for remove in removed),
         applications=tuple(action["txn"]["appId"] for action in actions if "txn" in action),
+        feed=tuple(
+            _data_file(change["path"], change["size"], 0, {}, location)
+            for change in (action["cdc"] for action in actions if "cdc" in action)
+        ),
     )
 
 
@@ -315,7 +348,7 @@ def _stats(add: Mapping[str, Any]) -> FileStats | None:
     """The statistics of a commit's new file; none if they are missing or no JSON."""
     try:
         told: Any = json.loads(add.get("stats") or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(told, dict):
         return None
@@ -323,10 +356,18 @@ def _stats(add: Mapping[str, Any]) -> FileStats | None:
     return FileStats(told.get("numRecords"), low, high, nulls, physical=True)
 
 
-def _data_file(path: str, size: int, modified: int, partition: Mapping[str, str | None], location: FileLocation) -> DataFile:
+def _data_file(path: str, size: Any, modified: Any, partition: Mapping[str, str | None], location: FileLocation) -> DataFile:
+    if not all(isinstance(number, int) and -_NUMBERS <= number < _NUMBERS for number in (size, modified)):
+        raise ValueError
     name = unquote(path)
-    if "://" in name or PurePosixPath(name).is_absolute():
-        raise BadInputError("the table has files outside its folder (a shallow clone)", table=location.path, file=name)
+    plain = PurePosixPath(name)
+    if _ELSEWHERE.match(path) or plain.is_absolute() or ".." in plain.parts or "\0" in name:
+        raise BadInputError(
+            "a data file of the Delta table is outside of its folder, as those of a shallow clone are",
+            table=location.path, file=name.replace("\0", "\\0"),
+            remedy="read the table that it is a clone of; or have Spark write the clone out as a table of its own: "
+            "CREATE TABLE delta.`<folder>` USING delta AS SELECT * FROM delta.`<clone>`",
+        )  # fmt: skip
     return DataFile(SourceFile(modified * 1000, name, size), tuple(sorted(partition.items())))
 
 
@@ -342,5 +383,5 @@ def partition_text(value: object) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")  # strftime writes short years
     return value.decode() if isinstance(value, bytes) else str(value)

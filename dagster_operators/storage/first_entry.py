@@ -12,19 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.digests import sealed
 
 
-def first_entry(uri: str, create: Callable[[str], object]) -> bytes:
+def first_entry(uri: str, create: Callable[[str], object], schema_json: str) -> bytes:
     """What says that a table was created.
 
     Args:
         uri: Where the table is to be.
-        create: Makes the same table in a local folder.
+        create: Makes the same table in a local folder, perhaps with other columns.
+        schema_json: The table's columns, if they are others.
     """
     with tempfile.TemporaryDirectory(prefix="dagster_operators-") as folder:
         create(folder)
         actions = [json.loads(line) for line in Path(folder, entry_path(0)).read_text(encoding="utf-8").splitlines()]
     for action in actions:
+        if schema_json and "metaData" in action:
+            action["metaData"]["schemaString"] = schema_json
         if "commitInfo" in action:
             action["commitInfo"].get("operationParameters", {}).update(location=uri)
-    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
+    return sealed(actions)

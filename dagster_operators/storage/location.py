@@ -11,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
+from dagster_operators.errors import BadInputError, LedgerError, MissingInputError, PipelineError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
+from dagster_operators.storage.globs import glob_regex
+from dagster_operators.storage.undecoded_names import decoded_paths
 from dagster_operators.storage.uri import is_local, split_uri
 
 if TYPE_CHECKING:
@@ -31,21 +33,42 @@ class SourceFile:
         modified: Time of the last change, in microseconds since 1970.
         path: The path below the source's folder.
         size: The size in bytes.
+        digest: The digest of its content; empty where it is not known.
+        changed_at: When the file system last changed it, in microseconds since 1970, which no program can set; 0 if not known.
     """
 
     modified: int
     path: str
     size: int
+    digest: str = field(default="", compare=False)
+    changed_at: int = field(default=0, compare=False)
 
     def to_json(self) -> list[JSON]:
         """The file as the ledger stores it."""
+        return [*self.listed(), self.digest, self.changed_at] if self.digest else self.listed()
+
+    def listed(self) -> list[JSON]:
+        """What a listing says of it."""
         return [self.path, self.size, self.modified]
 
     @classmethod
     def from_json(cls, value: Any) -> SourceFile:
         """The file that ``to_json`` wrote."""
-        path, size, modified = value
-        return cls(modified, path, size)
+        path, size, modified, *content = value
+        if ".." in path.split("/") or "\0" in path:
+            raise LedgerError(
+                "a file that an epoch read is outside of its source's folder", file=path.replace("\0", "\\0"),
+                remedy="the ledger is forged or damaged: put the storage root back from a backup",
+            )  # fmt: skip
+        return cls(modified, path, size, *content)
+
+
+def working_folder() -> str:
+    """The working folder as it is now; nothing if somebody removed it."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +78,7 @@ class FileLocation:
     Args:
         path: A local path or URI; ``*``, ``**``, ``?``, ``[...]`` and ``{a,b}`` match as in a shell.
         access: Access to an object store.
+        begin: The folder that a relative path begins in: the working folder when the location is made.
         is_folder: The path is a folder, whatever characters its name has, and files are named relative to it.
 
     Files whose name, or whose folder's name, starts with "." or "_", or whose name ends in ".tmp", ".part" or ".crc", are being
@@ -64,6 +88,7 @@ class FileLocation:
     path: str
     access: Access = field(default_factory=Access)
     is_folder: bool = False
+    begin: str = field(default_factory=working_folder, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if re.search(r"//[^/@:]*:[^/@]*@", self.path):
@@ -75,7 +100,7 @@ class FileLocation:
         Raises:
             MissingInputError: The folder or file is missing or may not be read.
         """
-        from pyarrow.fs import FileSelector, FileType
+        from pyarrow.fs import FileType
 
         place = self._resolve()
         filesystem, _ = self._filesystem()
@@ -84,18 +109,13 @@ class FileLocation:
                 _refuse_circle(place.folder)
             listed = [filesystem.get_file_info(place.folder)]
             if listed[0].type != FileType.File:
-                listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
+                listed = self._listed(filesystem, place)
         except OSError as error:
             raise self._missing(place.folder, error) from None
         files = []
         for entry in listed:
             path = entry.path[len(place.base) :].lstrip("/")
-            below = entry.path[len(place.folder) :].lstrip("/")
-            if (
-                entry.type == FileType.Directory
-                or _is_hidden(below)
-                or not (place.pattern is None or place.pattern.fullmatch(path))
-            ):
+            if entry.type == FileType.Directory or not place.is_input(entry.path):
                 continue
             if entry.type != FileType.File:
                 what = "vanished or is a broken link" if entry.type == FileType.NotFound else "is no file but a pipe or a device"
@@ -103,13 +123,26 @@ class FileLocation:
             files.append(_source_file(path, entry))
         return sorted(files)
 
+    def _listed(self, filesystem: FileSystem, place: _Place) -> list[FileInfo]:
+        from pyarrow.fs import FileSelector
+
+        try:
+            listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
+            return [entry for entry in listed if entry.path]  # which is decoded only now
+        except UnicodeDecodeError:
+            if not is_local(self.path):
+                raise
+            return list(
+                filesystem.get_file_info(list(decoded_paths(place.folder, recursive=place.recursive, is_input=place.is_input)))
+            )
+
     def base(self) -> tuple[str, str]:
         """The folder that files are named relative to, as far as the path tells, and what their names begin with there.
 
         >>> FileLocation("/in/2024/*.csv").base(), FileLocation("/in/2024").base(), FileLocation("s3://lake/in/**").base()
         (('/in/2024', ''), ('/in', '2024'), ('s3://lake/in', ''))
         """
-        path = spelled_out(self.path)
+        path = spelled_out(self.path, self.begin)
         glob = None if self.is_folder else _GLOB.search(path)
         if self.is_folder or glob is not None:
             return (path[: glob.start()].rpartition("/")[0] if glob else path), ""
@@ -146,7 +179,7 @@ class FileLocation:
         if not is_local(self.path):
             raise PipelineError(
                 "an object store lets nobody set the time of a file", file=path,
-                remedy='read all files anew, into tables that begin anew: pipeline.reset(..., 0, tables="restart")',
+                remedy='read all files anew, into tables that begin anew: pipeline.reset(source, 0, tables="restart")',
             )  # fmt: skip
         try:
             os.utime(path, ns=(modified * 1000, modified * 1000))
@@ -225,7 +258,7 @@ class FileLocation:
 
         filesystem, root = self._filesystem()
         path = split_uri(self.path)[2]
-        full = spelled_out(path) if is_local(self.path) else root + path.rstrip("/")
+        full = spelled_out(path, self.begin) if is_local(self.path) else root + path.rstrip("/")
         if self.is_folder:
             return _Place(full, full, None, recursive=True)
         glob = _GLOB.search(full)
@@ -236,9 +269,17 @@ class FileLocation:
         return _Place(base, base or "/", re.compile(glob_regex(tail), re.DOTALL), recursive="/" in tail or "**" in tail)
 
 
-def spelled_out(path: str) -> str:
-    """A local path as an absolute one, from the working folder as it is now, ``~`` being the home folder; a URI as it is."""
-    return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")  # noqa: PTH100, PTH111  # what it leads to may not be there
+def spelled_out(path: str, begin: str = "") -> str:
+    """A local path as an absolute one, from a folder or the working folder, ``~`` being the home folder; a URI as it is."""
+    if not is_local(path):
+        return path.rstrip("/")
+    whole = os.path.expanduser(path)  # noqa: PTH111  # signs of globs stay as they are
+    if not os.path.isabs(whole):  # noqa: PTH117  # the working folder may be gone, and matters to no other path
+        whole = os.path.join(begin or Path.cwd(), whole)  # noqa: PTH118
+    up, dots, below = whole.rpartition("/..")
+    if dots and below[:1] in {"", "/"}:  # what is above a link is above the folder that it names
+        whole = os.path.realpath(up + dots) + below
+    return os.path.abspath(whole)  # noqa: PTH100
 
 
 @dataclass(frozen=True)
@@ -249,6 +290,11 @@ class _Place:
     folder: str
     pattern: re.Pattern[str] | None
     recursive: bool
+
+    def is_input(self, file: str) -> bool:
+        """Whether a file below the folder is one of the location's."""
+        path, below = (file[len(folder) :].lstrip("/") for folder in (self.base, self.folder))
+        return not _is_hidden(below) and (self.pattern is None or self.pattern.fullmatch(path) is not None)
 
 
 def _refuse_circle(folder: str) -> None:
@@ -271,7 +317,7 @@ def _vanished(path: str) -> MissingInputError:
     return MissingInputError("an input file of the epoch has vanished", file=path, remedy=remedy)
 
 
-OF_SOURCE: Final = "pipeline.restore_times(...)"
+OF_SOURCE: Final = "pipeline.restore_times(source)"
 """A call for a source whose name those who catch the error know."""
 
 SAME_FILE: Final = (
@@ -311,26 +357,3 @@ def _source_file(path: str, entry: FileInfo) -> SourceFile:
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/")) or path.endswith(_UNFINISHED)
-
-
-def glob_regex(glob: str) -> str:
-    """A shell glob over a relative path as a regular expression.
-
-    >>> bool(re.fullmatch(glob_regex("*/2023-*.{csv,csv.gz}"), "jfk/2023-01.csv.gz"))
-    True
-    >>> bool(re.fullmatch(glob_regex("**/*.csv"), "a/b/c.csv")), bool(re.fullmatch(glob_regex("*.csv"), "a/c.csv"))
-    (True, False)
-    """
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?[^]]+\]|\{[^}]*\}|.", glob, re.DOTALL)
-    return "".join(_glob_token(token) for token in tokens)
-
-
-def _glob_token(token: str) -> str:
-    fixed = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if token in fixed:
-        return fixed[token]
-    if token.startswith("[") and len(token) > 1:
-        return "[^" + token[2:] if token[1] == "!" else token
-    if token.startswith("{") and len(token) > 1:
-        return "(?:" + "|".join(glob_regex(choice) for choice in token[1:-1].split(",")) + ")"
-    return re.escape(token)

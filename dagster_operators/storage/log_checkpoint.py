@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.storage.delta_log import HINT, LOG, checkpoint_path, entry_path, version_of_hint
+from dagster_operators.storage.digests import hint_with_digest
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -61,7 +62,7 @@ def sum_up(
         table.create_checkpoint()
         content, hint = Path(folder, checkpoint_path(version)).read_bytes(), Path(folder, LOG, HINT).read_bytes()
     root.write(f"{dataset}/{checkpoint_path(version)}", content)
-    root.write(f"{dataset}/{LOG}/{HINT}", hint)
+    root.write(f"{dataset}/{LOG}/{HINT}", hint_with_digest(hint, content))
     return content
 
 

@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.errors import StorageError
+from dagster_operators.storage.causes import of_damage
 from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, entry_path
+from dagster_operators.storage.digests import digest_of, hinted_digest, is_altered
 from dagster_operators.storage.log_checkpoint import hinted_file, write_log
 from dagster_operators.storage.side_by_side import at_once
 
@@ -63,6 +66,8 @@ class LogCopy:
         read = _read(root, wanted) if wanted else {}
         if not all(read.values()):
             return None
+        if any(is_altered(content or b"") for content in read.values()):
+            raise StorageError("an entry of the log was changed", table=dataset, remedy=of_damage(root.uri))
         more = dict(zip(range(self.version + 1, version + 1), filter(None, read.values()), strict=True))
         return replace(self, version=version, stamp=(0, 0), entries={**self.entries, **more})
 
@@ -72,6 +77,9 @@ def copied(root: Root, dataset: str) -> LogCopy | bool:
 
     Returns:
         The log; else whether there may be one all the same: of another kind, damaged, or changed while it was read.
+
+    Raises:
+        StorageError: An entry is not as it was written.
     """
     hint = root.read(f"{dataset}/{LOG}/{HINT}")
     start = None if hint is None else hinted_file(hint)
@@ -94,8 +102,10 @@ def copied(root: Root, dataset: str) -> LogCopy | bool:
         return True
     read = _read(root, [f"{dataset}/{LOG}/{name}" for name in (*checkpoints, *names.values())])
     contents = [content for content in read.values() if content]
-    if len(contents) < len(read):
+    if len(contents) < len(read) or (checkpoints and hinted_digest(hint or b"") not in ("", digest_of(contents[0]))):
         return True
+    if any(map(is_altered, contents[len(checkpoints) :])):
+        raise StorageError("an entry of the log was changed", table=dataset, remedy=of_damage(root.uri))
     entries = dict(zip(versions, contents[len(checkpoints) :], strict=True))
     stamp = listed.get(entry_path(last).removeprefix(f"{LOG}/"), (0, 0))
     copy = LogCopy(last, stamp, entries, (base, contents[0]) if checkpoints else None)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.storage.delta_log import HINT, LOG, entry_path
+from dagster_operators.storage.digests import is_altered
 from dagster_operators.storage.log_entries import (
     checkpoints_of,
     hinted_checkpoint,
@@ -18,15 +19,13 @@ from dagster_operators.storage.log_entries import (
     summed_adds,
     versions_of,
 )
+from dagster_operators.storage.log_sense import first_refused, is_entry
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 ASIDE: Final = f"{LOG}/_damaged"
 """The folder, in the table's, for what is moved out of the way; nobody reads it as part of the log."""
-
-_LOOKED_AT: Final = 40
-"""So many entries behind the last checkpoint, which comes every twenty versions, there are at most."""
 
 
 def damage(root: Root, dataset: str) -> str:
@@ -39,7 +38,7 @@ def damage(root: Root, dataset: str) -> str:
     >>> from dagster_operators.storage.root import Root
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     root = Root(folder)
-    ...     root.write("t/_delta_log/00000000000000000000.json", b"{}")
+    ...     root.write("t/_delta_log/00000000000000000000.json", b'{"commitInfo": {}}')
     ...     root.write("t/_delta_log/00000000000000000002.json", b'{"add')
     ...     damage(root, "t"), damage(root, "u")
     ('entry 1 of its log is missing', '')
@@ -53,18 +52,10 @@ def damage(root: Root, dataset: str) -> str:
         return f"the checkpoint of version {hinted_checkpoint(root, dataset)} of its log is missing"
     if first is None:
         return ""
-    return f"entry {first} of its log is {'empty or cut short' if first in versions else 'missing'}"
-
-
-def has_empty_entry(root: Root, dataset: str, version: int) -> bool:
-    """Whether one of the entries that make up a version, as far as no checkpoint sums them up, is empty.
-
-    On a local root only: an object store shows no file before it is whole.
-    """
-    if not root.is_local:
-        return False
-    entries = [root.path(dataset, entry_path(number)) for number in range(max(version - _LOOKED_AT, 0), version + 1)]
-    return any(info.is_file and not info.size for info in root.files.get_file_info(entries))
+    if first not in versions:
+        return f"entry {first} of its log is missing"
+    whole = bool(_actions(root, f"{dataset}/{entry_path(first)}"))
+    return f"entry {first} of its log is {'no entry: something in it was changed' if whole else 'empty or cut short'}"
 
 
 def mend(root: Root, dataset: str) -> bool:
@@ -83,6 +74,13 @@ def mend(root: Root, dataset: str) -> bool:
     for name in gone:
         _move(root, f"{dataset}/{LOG}/{name}", f"{dataset}/{ASIDE}/{name}")
     return bool(gone or root.children(f"{dataset}/{ASIDE}"))
+
+
+def move_aside(root: Root, dataset: str) -> None:
+    """Move a whole log out of the way, for one that begins anew."""
+    for name in root.children(f"{dataset}/{LOG}"):
+        if name[:20].isdigit() or name == HINT:
+            _move(root, f"{dataset}/{LOG}/{name}", f"{dataset}/{ASIDE}/{name}")
 
 
 def without_checkpoints(root: Root, dataset: str) -> bool:
@@ -128,9 +126,9 @@ def named_files(root: Root, dataset: str) -> set[str]:
     paths += [(int(name[:20]), f"{dataset}/{ASIDE}/{name}") for name in root.children(f"{dataset}/{ASIDE}") if ".json" in name]
     for version, path in sorted(paths):
         for action in (_actions(root, path) or []) if version > start else []:
-            if "add" in action:
+            if _is_named(action, "add"):
                 active.add(path_of(action["add"]))
-            elif "remove" in action:
+            elif _is_named(action, "remove"):
                 active.discard(path_of(action["remove"]))
     return active
 
@@ -142,16 +140,22 @@ def _first_damaged(root: Root, dataset: str, versions: Sequence[int], checkpoint
     last = max([*versions, *checkpoints], default=-1)  # the entry that a checkpoint sums up stays as long as the checkpoint
     for version in range(lowest, last + 1):
         found = _actions(root, f"{dataset}/{entry_path(version)}") if version in versions else None
-        if not found:
+        if not found or not is_entry(found) or is_altered(root.read(f"{dataset}/{entry_path(version)}") or b""):
             return version
-    return None
+    return first_refused(root, dataset, versions, checkpoints)
+
+
+def _is_named(action: Any, kind: str) -> bool:
+    """Whether a line, which may be of a damaged entry, says of a file what the kind says."""
+    told = action.get(kind) if isinstance(action, dict) else None
+    return isinstance(told, dict) and isinstance(told.get("path"), str)
 
 
 def _actions(root: Root, path: str) -> list[dict[str, Any]] | None:
     """An entry's lines; None if it is damaged."""
     try:
         return read_actions(root, path)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

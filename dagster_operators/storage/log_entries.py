@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path, version_of_hint
+from dagster_operators.storage.altered import is_altered_checkpoint
+from dagster_operators.storage.delta_log import CHECKPOINT, HINT, LOG, checkpoint_path, entry_path, version_of_hint
+from dagster_operators.storage.log_trial import is_readable
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -30,6 +33,8 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
     import pyarrow.parquet as pq
 
     whole, broken = list[int](), list[str]()
+    hinted = hinted_checkpoint(root, dataset) if is_altered_checkpoint(root, dataset) else None
+    altered = "" if hinted is None else checkpoint_path(hinted).removeprefix(f"{LOG}/")
     for name in root.children(f"{dataset}/{LOG}"):
         if name.endswith(CHECKPOINT):
             path = f"{dataset}/{LOG}/{name}"
@@ -38,8 +43,12 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
                 continue  # it was cleaned meanwhile
             try:
                 pq.read_table(pa.BufferReader(content or b""))
+                readable = is_readable({}, (int(name[:20]), content or b"")) and name != altered
+            except (pa.ArrowException, OSError, ValueError):  # Arrow tells of damage by each
+                readable = False
+            if readable:
                 whole.append(int(name[:20]))
-            except (pa.ArrowInvalid, OSError):  # Arrow tells of damage by both
+            else:
                 broken.append(name)
     return sorted(whole), broken
 
@@ -76,6 +85,19 @@ def read_actions(root: Root, path: str) -> list[dict[str, Any]]:
         StorageError: It cannot be asked for.
     """
     return [json.loads(line) for line in (content_of(root, path) or b"").splitlines() if line.strip()]
+
+
+def empty_versions(root: Root, dataset: str) -> list[int]:
+    """The versions of a table from the first one on that have no file yet: their entries only say what the table is."""
+    paths = ((version, f"{dataset}/{entry_path(version)}") for version in versions_of(root, dataset))
+    empty = takewhile(lambda one: not any(True for _ in actions_of(root, one[1], ("add", "remove"))), paths)
+    return [version for version, _ in empty]
+
+
+def never_added(root: Root, dataset: str) -> bool:
+    """Whether no version of a table, none of which was cleaned out of its log, ever had a file."""
+    versions = empty_versions(root, dataset)
+    return versions == [*range(len(versions))] and versions == versions_of(root, dataset)
 
 
 def actions_of(root: Root, path: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:

@@ -24,12 +24,21 @@ _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A data file as the log names it: its path within the table, its size in bytes, its statistics as JSON, its partition."""
+    """A data file as the log names it.
+
+    Attributes:
+        path: Within the table.
+        size: In bytes.
+        stats: Its statistics as JSON.
+        partition: The values of the partition columns.
+        changed_at: When the file was last changed, in milliseconds since 1970; 0 for when it is added.
+    """
 
     path: str
     size: int
     stats: str = ""
     partition: tuple[tuple[str, str | None], ...] = ()
+    changed_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,7 @@ def actions_of(entry: LogEntry) -> Iterator[dict[str, Any]]:
                 "path": quote(file.path, safe=_UNQUOTED),
                 "partitionValues": dict(file.partition),
                 "size": file.size,
-                "modificationTime": now,
+                "modificationTime": file.changed_at or now,
                 "dataChange": entry.data_change,
                 **({"stats": file.stats} if file.stats else {}),
             }
@@ -118,7 +127,10 @@ def commit_by_deltalake(table: DeltaTable, entry: LogEntry) -> None:
     now, change = int(time.time() * 1000), entry.data_change
     table.create_write_transaction(
         [
-            *(AddAction(file.path, file.size, dict(file.partition), now, change, file.stats) for file in entry.adds),
+            *(
+                AddAction(file.path, file.size, dict(file.partition), file.changed_at or now, change, file.stats)
+                for file in entry.adds
+            ),
             *(RemoveAction(file.path, change, now, file.size, dict(file.partition)) for file in entry.removes),
         ],
         "append",

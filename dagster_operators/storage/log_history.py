@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_entries import checkpoints_of, path_of, read_actions, summed_adds, versions_of
 from dagster_operators.time.watermark import format_timestamp
@@ -35,7 +35,7 @@ def added_since(root: Root, dataset: str, after: int) -> set[str]:
     """The files that versions of a table behind one made active, by their paths in it.
 
     Raises:
-        StorageError: An entry of its log cannot be read, so that nobody knows.
+        DamagedTableError: An entry of its log cannot be read, so that nobody knows.
     """
     behind = [version for version in versions_of(root, dataset) if version > after]
     return {path_of(action["add"]) for version in behind for action in _actions(root, dataset, version) if "add" in action}
@@ -45,7 +45,7 @@ def marked_files(root: Root, dataset: str) -> set[str]:
     """The active files of a table of which rows are marked as deleted (deletion vectors).
 
     Raises:
-        StorageError: An entry of its log cannot be read, so that nobody knows.
+        DamagedTableError: An entry of its log cannot be read, so that nobody knows.
     """
     checkpoints, _ = checkpoints_of(root, dataset)
     start = max(checkpoints, default=-1)
@@ -63,9 +63,11 @@ def _actions(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:
     try:
         return read_actions(root, f"{dataset}/{entry_path(version)}")
     except ValueError:
-        raise StorageError(
+        name = dataset.removeprefix("tables/")
+        raise DamagedTableError(
             f"entry {version} of a table's log cannot be read", table=dataset,
-            remedy="run an epoch, which says how the table is settled; then do this again",
+            remedy=f'put its folder back from a backup; or pipeline.repair("{name}", keep="ours") puts the content of the last '
+            "epoch back",
         ) from None  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def tell_version(root: Root, dataset: str, version: int) -> str:
     """What a version of a table is, by whom and when."""
     try:
         actions = _actions(root, dataset, version)
-    except StorageError:
+    except (DamagedTableError, StorageError):
         return f"version {version}, whose log entry is damaged"
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if not actions:

@@ -27,6 +27,9 @@ _SAMPLED: Final = 32 * 1024
 
 _WORTH_IT: Final = 0.95
 
+_PLAIN: Final[dict[str, Any]] = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+"""How rows are written that only this package reads."""
+
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "py::objects"})
 """File systems on which making a folder only leaves an object that stands for it."""
 
@@ -98,6 +101,7 @@ class ParquetWriter:
             if self._files.type_name not in _WITHOUT_FOLDERS:
                 self._files.create_dir(_folder(self._path), recursive=True)
             settings: dict[str, Any] = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
+            settings["write_page_checksum"] = True
             if large := _large_values(first):
                 settings["use_dictionary"] = [name for name in first.column_names if name not in large]
                 settings["compression"] = _compressions(self._schema, {name for name in large if not _shrinks(first[name])})
@@ -105,6 +109,17 @@ class ParquetWriter:
                 pq.ParquetWriter(self._path, self._schema, filesystem=self._files, **settings)
             )
         return self._writer
+
+
+def as_parquet(rows: pa.Table, **settings: Any) -> bytes:
+    """Rows that only this package reads as the content of a file, as :func:`write_table` has it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, **_PLAIN, **settings)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def write_table(files: fs.FileSystem, path: str, rows: pa.Table, **settings: Any) -> int:
@@ -127,7 +142,7 @@ def write_table(files: fs.FileSystem, path: str, rows: pa.Table, **settings: Any
         files.create_dir(_folder(path), recursive=True)
         sink = files.open_output_stream(path)
     with sink:
-        pq.write_table(rows, sink, compression="zstd", use_dictionary=False, **settings)
+        pq.write_table(rows, sink, **_PLAIN, **settings)
         return int(sink.tell())
 
 

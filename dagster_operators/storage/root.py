@@ -10,13 +10,19 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.storage.access import Access, ShippedFiles
+from dagster_operators.storage.causes import way_out
 from dagster_operators.storage.flushing import flush
+from dagster_operators.storage.local_tree import delete_entry, delete_tree, entries_in, remove_link
 from dagster_operators.storage.object_store import ObjectStore
+from dagster_operators.storage.root_path import below_root, check_root_path
 from dagster_operators.storage.uri import OBJECT_STORES, absolute, is_local, split_uri, without_user
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.presence import KnownDigests
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 """What file systems without hard links answer."""
@@ -39,6 +45,7 @@ class Root:
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None, *, durable: bool = False) -> None:
+        check_root_path(uri)
         self.access = Access.of(storage_options)
         self.is_local = is_local(uri)
         self.durable = durable and self.is_local
@@ -46,6 +53,8 @@ class Root:
         with self.guard("", "the storage root cannot be opened"):
             self.files, base = self.access.open(self.uri)
         self._base = base + split_uri(self.uri)[2]
+        self.known_digests: KnownDigests = lambda _: {}
+        """Whom to ask for the digests of files below the root."""
         self.creates = self.is_local or split_uri(self.uri)[0] in OBJECT_STORES
         """Whether a file can be created only if there is none."""
 
@@ -60,7 +69,7 @@ class Root:
 
     def _key(self, *parts: str) -> str:
         """A path below the root, as the object store takes it."""
-        return "/".join((split_uri(self.uri)[2], *parts)).strip("/")
+        return "/".join((split_uri(self.uri)[2], *map(below_root, parts))).strip("/")
 
     @property
     def shipped(self) -> ShippedFiles:
@@ -77,12 +86,16 @@ class Root:
         return self.access.for_deltalake() if self.access.reaches(self.uri, uri) else None
 
     def join(self, *parts: str) -> str:
-        """A path below the root, as deltalake and Spark take it."""
-        return "/".join((self.uri, *parts))
+        """A path below the root, as deltalake takes it."""
+        return "/".join((self.uri, *map(below_root, parts)))
+
+    def engine_uri(self, *parts: str) -> str:
+        """A path below the root as a URI with nothing encoded, of which each engine makes its own spelling."""
+        return f"file://{self.join(*parts)}" if self.is_local else self.join(*parts)
 
     def path(self, *parts: str) -> str:
         """A path below the root, as ``files`` takes it."""
-        return "/".join((self._base, *parts))
+        return "/".join((self._base, *map(below_root, parts)))
 
     def read(self, path: str) -> bytes | None:
         """A file's content; None when there is no such file."""
@@ -111,6 +124,8 @@ class Root:
             if self._objects:
                 self._objects.put(self._key(path), content)
                 return
+            if self.is_local:
+                remove_link(self.path(path))
             try:
                 stream = self.files.open_output_stream(self.path(path))
             except FileNotFoundError:
@@ -290,6 +305,13 @@ class Root:
             listed = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True, recursive=True))
             return {path + info.path.removeprefix(self.path(path)): info.size for info in listed if info.is_file}
 
+    def entries_below(self, path: str) -> list[str]:
+        """All that is below a folder and no folder: on a local root links themselves, and nothing behind them."""
+        if not self.is_local:
+            return list(self.sizes(path))
+        with self.guard(path, "a folder cannot be listed"):
+            return [f"{path}/{name}" for name in entries_in(self.path(path))]
+
     def tail(self, path: str, size: int, length: int) -> bytes:
         """The last bytes of a file of that size."""
         with self.guard(path, "a file cannot be read"):
@@ -310,7 +332,7 @@ class Root:
     def stamps_behind(self, folder: str, name: str) -> dict[str, tuple[int, int]]:
         """The stamps of the files of a folder on an object store whose names come behind one in the order of text."""
         if self._objects is None:
-            raise StorageError("only an object store lists from a name on", file=self.join(folder))
+            raise TypeError(f"only an object store lists from a name on, and {self.join(folder)} is in none")
         with self.guard(folder, "a folder cannot be listed"):
             return {found: (about.mark, about.size) for found, about in self._objects.behind(self._key(folder), name).items()}
 
@@ -358,6 +380,9 @@ class Root:
                     self._objects.delete(list(found))
                     return
                 # Spark and Arrow leave empty objects that stand for folders, which obstore cannot name.
+            if self.is_local:
+                delete_tree(self._base, self.path(path))
+                return
             try:
                 self.files.delete_dir(self.path(path))
             except FileNotFoundError:
@@ -368,6 +393,9 @@ class Root:
         with self.guard(path, "a file cannot be deleted"):
             if self._objects:
                 self._objects.delete([self._key(path)])
+                return
+            if self.is_local:
+                delete_entry(self._base, self.path(path))
                 return
             try:
                 self.files.delete_file(self.path(path))
@@ -397,7 +425,7 @@ class Root:
             raise StorageError(
                 f"{problem}: {self.redact(str(error))}",
                 file=without_user(self.join(path) if path else self.uri),
-                remedy="check that the storage root can be reached and written and has free space, then run again",
+                remedy=way_out(error, without_user(self.uri)),
             ) from None
 
     def redact(self, text: str) -> str:

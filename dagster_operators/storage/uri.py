@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,15 @@ OBJECT_STORES: Final = S3 | {"gs", "gcs"} | AZURE
 """Schemes of stores that write a file only if there is none: S3, Google Cloud Storage and Azure."""
 
 _USER_INFO = re.compile(r"(?<!\babfs)(?<!\babfss)(://)[^/@\s]+@")
+
+
+_SECRET_PARAMETER: Final = re.compile(
+    r"([?&;][^=&;?\s]*(?:sig|token|secret|passw|key|credential|authorization)[^=&;\s]*=)([^&;\s'\"]+)", re.IGNORECASE
+)
+"""A parameter of a URL, or of an engine's address, that signs it or lets somebody in."""
+
+_DECODED: Final = re.compile("%[0-9A-Fa-f]{2}")
+"""Signs that stand for another one in a URL: deltalake replaces them in paths, too."""
 
 
 def split_uri(path: str) -> tuple[str, str, str]:
@@ -48,8 +58,30 @@ def absolute(location: str) -> str:
     's3://bucket/flights'
     """
     if is_local(location):
-        return str(Path(location.removeprefix("file://")).expanduser().absolute())
+        path = Path(location.removeprefix("file://")).expanduser().absolute()
+        return str(path.resolve() if ".." in path.parts else path)  # what is above a link is above the folder that it names
     return location.rstrip("/")
+
+
+def ambiguous_sign(location: str) -> str:
+    """The sign in a path that libraries read in different ways, for people; empty if all take the path alike.
+
+    deltalake resolves links, so the folder that a local path leads to counts as well.
+
+    >>> ambiguous_sign("data/{a,b} [1]*?/50%"), ambiguous_sign("a%20b"), ambiguous_sign("s3://lake/a#b")
+    ('', '%20', '#')
+    """
+    if not is_local(location):
+        return next(iter(re.findall(r"[?#]", location)), "") or _sign_in(split_uri(location)[2])
+    path = split_uri(location)[2]
+    return _sign_in(path) or _sign_in(os.path.realpath(absolute(location)))
+
+
+def _sign_in(path: str) -> str:
+    if decoded := _DECODED.search(path):
+        return decoded[0]
+    odd = next((sign for sign in path if sign == "\\" or sign < " " or sign == "\x7f" or "\ud800" <= sign <= "\udfff"), "")
+    return odd if odd in {"", "\\"} else ascii(odd)[1:-1]
 
 
 def public_uri(location: str) -> str:
@@ -84,3 +116,22 @@ def without_user(text: str) -> str:
     'cannot open s3://***@bucket/flights'
     """
     return _USER_INFO.sub(r"\1***@", text)
+
+
+def masked(text: str) -> str:
+    """A text with URLs in it, without users, passwords, tokens and signatures.
+
+    >>> masked("http://user:secret@proxy:80"), masked("sc://host:443/;token=abc;user_id=ada"), masked("https://h/?sv=1&sig=x%3D")
+    ('http://***@proxy:80', 'sc://host:443/;token=***;user_id=ada', 'https://h/?sv=1&sig=***')
+    """
+    return _SECRET_PARAMETER.sub(r"\1***", without_user(text))
+
+
+def secrets_within(text: str) -> list[str]:
+    """The passwords, tokens and signatures in a text with URLs in it.
+
+    >>> secrets_within("http://user:secret@proxy:80"), secrets_within("sc://host:443/;token=abc")
+    (['secret'], ['abc'])
+    """
+    users = [found[0].split("://")[1][:-1].rpartition(":")[2] for found in _USER_INFO.finditer(text)]
+    return users + [found[2] for found in _SECRET_PARAMETER.finditer(text)]

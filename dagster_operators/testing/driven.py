@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING
 
+from dagster_operators.api.hooks import check_hooks
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
@@ -19,6 +20,8 @@ from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Broadcast
+from dagster_operators.operators.physical import Parts
+from dagster_operators.testing.parts import PartsTogether
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.kinds import Times
 
@@ -74,7 +77,7 @@ def driven(
     Raises:
         SchemaError: The operator does not fit its inputs.
         PipelineError: An operator that says its keys itself is given some; the time of a frontier operator is not given; or a
-            logical operator does not lower to one batch operator.
+            logical operator does not lower to batch operators.
     """
     if isinstance(operator, LogicalOperator):
         if keys or name:
@@ -84,6 +87,7 @@ def driven(
         if keys:
             raise PipelineError("a frontier operator has its keys in its pacts", remedy='say there: Exchange("column")')
         return _frontier(operator, inputs, name, event_time, times)
+    check_hooks(operator, operator=name or type(operator).__name__)
     each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
     apply = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
     apply.output([StreamType(tuple(schema.names)) for schema in inputs])
@@ -97,9 +101,13 @@ def _lowered(operator: LogicalOperator, inputs: Sequence[pa.Schema], event_time:
     for lowered in catalog().lower(operator, types).values():
         if isinstance(lowered, BatchOperator):
             return Driven(operator.name, tuple(map(keys_of, exchanges)), lowered, lowered.program)
+        if isinstance(lowered, Parts):
+            together, keys = PartsTogether(operator, lowered), tuple(map(keys_of, exchanges))
+            together.check(keys[0] if keys else ())
+            return Driven(operator.name, keys, together, together.program)
     raise PipelineError(
-        f"{operator.kind!r} does not lower to one batch operator", operator=operator.name,
-        remedy="the harness runs one operator in workers: test relational ones, and several parts, in a pipeline",
+        f"{operator.kind!r} does not lower to batch operators", operator=operator.name,
+        remedy="the harness runs operators in workers: test relational ones in a pipeline",
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.testing.driven import driven
+from dagster_operators.testing.parts import PartsTogether, physical_of, tables_of
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.time.kinds import Times, fits, names_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
@@ -76,7 +77,7 @@ class OperatorHarness:
 
     Args:
         operator: The operator: an ``ArrowOperator``; a frontier operator as ``frontier.define`` gives it; or a logical operator,
-            of any package, that lowers to one batch operator.
+            of any package, that lowers to a batch operator, or to parts that stay in one subtask, as a build and a probe side.
         inputs: The schema of each input, as Spark DDL or an Arrow schema.
         keys: The key columns: of all inputs, or for each input; of other operators they are known.
         parallelism: How many subtasks there are.
@@ -125,9 +126,13 @@ class OperatorHarness:
         physical = self._driven.physical
         self.ports = physical.outputs(self.inputs)
         self._tables = physical.tables(PortSchemas(self.inputs, self.ports))
+        together = physical if isinstance(physical, PartsTogether) else None
+        self._last_part = self._driven.name if together is None else together.parts.parts[-1].name
+        self._parts_ports = {} if together is None else together.ports(self.inputs)
         self._out: dict[str, list[pa.Table]] = defaultdict(list)
         self._late = self._rejected = 0
         self._next = [0] * len(inputs)
+        self._subtasks: list[Subtask] = []
         self.parallelism = parallelism if self._driven.keys[0] else 1
         self.commit_data: dict[int, Any] = {}
         self.metrics: dict[str, float] = {}
@@ -138,7 +143,20 @@ class OperatorHarness:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing has to be closed; ``with`` only marks where a harness is used."""
+        """Close the harness."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the operator of the running epoch, with the threads and processes that it has.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        >>> OperatorHarness(Same(), "v long").close()
+        """
+        for subtask in self._subtasks:
+            subtask.abandon()
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
@@ -163,7 +181,8 @@ class OperatorHarness:
             table = table.sort_by([(column, "ascending", "at_start") for column in order])
         for subtask, part in self._parts(table, index):
             for batch in part.combine_chunks().to_batches():
-                self._subtasks[subtask].process((self._driven.name, index), batch)
+                for target in (target for target, read in self._entries.items() if read == index):
+                    self._subtasks[subtask].process(target, batch)
 
     @property
     def watermark(self) -> int:
@@ -260,15 +279,17 @@ class OperatorHarness:
             self.move(watermark)
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish(end, self._origins(), ending)[self._driven.name]
+            reports[number] = subtask.finish(end, self._origins(), ending)[self._last_part]
             subtask.close()
-        self._late += sum(report.late for report in reports.values())
-        self._rejected += sum(report.rejected for report in reports.values())
+        self._late, self._rejected = self.late_rows, self.rejected_rows
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
-        for report in reports.values():
+        for report in self._all_reports():
             add_figures(self.metrics, report.metrics)
         self.held = min(report.watermark for report in reports.values())
         self._held_at = {port: meet(report.held.get(port, FINISHED) for report in reports.values()) for port in self.ports}
+        for part, ports in self._parts_ports.items():
+            held = [subtask.reports()[part].held for subtask in self._subtasks]
+            self._held_at |= {f"{part}.{port}": meet(own.get(port, FINISHED) for own in held) for port in ports.outputs}
         self._begin(self.epoch + 1)
         return reports
 
@@ -361,15 +382,15 @@ class OperatorHarness:
     @property
     def late_rows(self) -> int:
         """How many rows came too late, in all epochs."""
-        return self._late + sum(self._report(subtask).late for subtask in self._subtasks)
+        return self._late + sum(report.late for report in self._all_reports())
 
     @property
     def rejected_rows(self) -> int:
         """How many rows were given up on, in all epochs."""
-        return self._rejected + sum(self._report(subtask).rejected for subtask in self._subtasks)
+        return self._rejected + sum(report.rejected for report in self._all_reports())
 
     def state(self, table: str) -> pa.Table:
-        """The rows of a state table, of all subtasks.
+        """The rows of a state table, of all subtasks; of an operator of several parts it is ``<part>.<table>``.
 
         >>> from dagster_operators import ArrowOperator, KeyedState
         >>> class Last(ArrowOperator):
@@ -516,22 +537,29 @@ class OperatorHarness:
 
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
+        self.close()
         self._subtasks = []
         self._programs: list[WorkerProgram] = []
         self._stores = next_epoch(self._stores, epoch=epoch, watermark=self.watermark)
         for number, store in enumerate(self._stores):
-            subtask = Subtask(SubtaskId(epoch, number, self.parallelism), self._graph(), [self._member(store)], self._collect)
+            subtask = Subtask(SubtaskId(epoch, number, self.parallelism), self._graph(), self._members(store), self._collect)
             self._subtasks.append(subtask)
             subtask.open()
 
     def _graph(self) -> ProgramGraph:
-        return ProgramGraph({self._driven.name: len(self.inputs)}, (), self._targets())
+        if isinstance(self._driven.physical, PartsTogether):
+            return self._driven.physical.graph
+        return ProgramGraph({self._driven.name: len(self.inputs)}, (), self._entries)
 
-    def _targets(self) -> list[Target]:
-        return [(self._driven.name, index) for index in range(len(self.inputs))]
+    @property
+    def _entries(self) -> dict[Target, int]:
+        """The inputs of programs that get rows from outside, and which."""
+        if isinstance(self._driven.physical, PartsTogether):
+            return self._driven.physical.entries
+        return {(self._driven.name, index): index for index in range(len(self.inputs))}
 
     def _frontiers(self) -> dict[Target, Frontier]:
-        return {target: self._end_of(target[1]) for target in self._targets()}
+        return {target: self._end_of(read) for target, read in self._entries.items()}
 
     def _end_of(self, number: int) -> Frontier:
         return self._ends[number] if self._ends else Frontier.from_watermark(self._watermarks[number])
@@ -540,15 +568,29 @@ class OperatorHarness:
         """The watermark of each input, which is an origin."""
         return {_origin(index): watermark for index, watermark in enumerate(self._watermarks)}
 
-    def _member(self, store: StateStore) -> Member:
-        program = self._driven.program()
-        self._programs.append(program)
-        begin, held = meet(map(self._end_of, range(len(self.inputs)))), Frontier.from_watermark(self.held)
-        before = self._held_at if isinstance(program, FrontierProgram | ScopeProgram) else dict.fromkeys(self.ports, held)
-        return Member(
-            self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before,
-            origins=OriginTimes(self._origins()),
-        )  # fmt: skip
+    def _members(self, store: StateStore) -> list[Member]:
+        begin, origins = meet(map(self._end_of, range(len(self.inputs)))), OriginTimes(self._origins())
+        held = Frontier.from_watermark(self.held)
+        if not isinstance(self._driven.physical, PartsTogether):
+            program = self._driven.program()
+            self._programs.append(program)
+            before = self._held_at if isinstance(program, FrontierProgram | ScopeProgram) else dict.fromkeys(self.ports, held)
+            return [
+                Member(
+                    self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before,
+                    origins=origins,
+                )
+            ]  # fmt: skip
+        shared: dict[str, Any] = {}
+        members = []
+        for part in self._driven.physical.parts.parts:
+            ports = self._parts_ports[part.name].outputs
+            leaving = frozenset(ports if part.name == self._last_part else ())
+            before = {port: self._held_at.get(f"{part.name}.{port}", held) for port in ports}
+            state: Any = tables_of(part.name, store)
+            program, keys = physical_of(part).program(), self._driven.keys[0]
+            members.append(Member(part.name, program, ports, leaving, keys, state, begin, before, shared, origins))
+        return members
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)
@@ -569,7 +611,10 @@ class OperatorHarness:
         return pa.Table.from_arrays([*table.columns, origins, numbers], schema=numbered(table.schema))
 
     def _report(self, subtask: Subtask) -> Report:
-        return subtask.reports()[self._driven.name]
+        return subtask.reports()[self._last_part]
+
+    def _all_reports(self) -> list[Report]:
+        return [report for subtask in self._subtasks for report in subtask.reports().values()]
 
     def _parts(self, table: pa.Table, index: int) -> list[tuple[int, pa.Table]]:
         if self.parallelism == 1 or not table.num_rows:

@@ -94,7 +94,7 @@ def format_duration(micros: int) -> str:
         if micros % size == 0 and abs(micros) >= size:
             count = micros // size
             return f"{count} {unit}" + ("" if count == 1 else "s")
-    return f"{micros} microseconds"
+    return f"{micros} microseconds" if micros else "0 seconds"
 
 
 def to_micros(moment: datetime) -> int:

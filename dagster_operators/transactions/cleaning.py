@@ -59,12 +59,7 @@ def _is_old(name: str, epoch: int) -> bool:
 
 
 def _delete_inactive(root: Root, dataset: str, folder: str, active: set[str]) -> int:
-    from pyarrow import fs
-
-    base = root.path(dataset)
-    with root.guard(f"{dataset}/{folder}", "a folder cannot be listed"):
-        found = root.files.get_file_info(fs.FileSelector(f"{base}/{folder}", recursive=True, allow_not_found=True))
-    files = [info.path.removeprefix(f"{base}/") for info in found if info.is_file]
+    files = [path.removeprefix(f"{dataset}/") for path in root.entries_below(f"{dataset}/{folder}")]
     gone = [path for path in files if path not in active]
     if len(gone) == len(files):
         root.delete_folder(f"{dataset}/{folder}")

@@ -19,7 +19,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from dagster_operators.errors import LedgerError, LedgerVersionError, TimestampError
 from dagster_operators.graph.slice import JSON
@@ -29,6 +29,17 @@ T = TypeVar("T")
 
 _Decoder: TypeAlias = Callable[[Any, str], Any]
 """Takes a plain JSON value and where it lies."""
+
+MADE_WHOLE: Final = (
+    "put the ledger's folder back from a backup; or pipeline.repair_ledger() finds again what is there and goes back to the last "
+    "epoch before what is lost, and the epochs after that are run again"
+)
+"""What helps against a damaged ledger."""
+
+_NUMBERS = 1 << 63
+"""Whole numbers have 64 bits, as in Parquet and in the tables' logs."""
+
+_FLOATS = 1 << 1000
 
 _PLAIN = (str, bool, int, float)
 
@@ -51,8 +62,10 @@ def from_json(kind: type[T], text: str, without: Collection[str] = ()) -> T:
     """
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise LedgerError(f"a {kind.__name__} is not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise LedgerError(f"a {kind.__name__} is not valid JSON: {error}", remedy=MADE_WHOLE) from (
+            None if isinstance(error, RecursionError) else error
+        )
     if without and isinstance(data, dict):
         data = {name: value for name, value in data.items() if name not in without}
     decoded: T = decode(kind, data)
@@ -92,6 +105,8 @@ def _decoder(kind: Any) -> _Decoder:  # noqa: PLR0911 - one for each kind of typ
     if dataclasses.is_dataclass(kind):
         return partial(_decode_dataclass, kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return partial(_decode_checked, _decoder(arguments[0]), arguments[1])
     if origin in {types.UnionType, typing.Union}:
         inner = _decoder(next(argument for argument in arguments if argument is not type(None)))
         return partial(_decode_optional, inner) if type(None) in arguments else inner
@@ -102,7 +117,7 @@ def _decoder(kind: Any) -> _Decoder:  # noqa: PLR0911 - one for each kind of typ
     if origin in {tuple, frozenset}:
         return partial(_decode_items, origin, _decoder(arguments[0]))
     if origin is not None:
-        return partial(_decode_mapping, _decoder(arguments[1]))
+        return partial(_decode_mapping, _decoder(arguments[0]), _decoder(arguments[1]))
     return partial(_decode_scalar, kind)
 
 
@@ -121,9 +136,14 @@ def _decode_items(kind: Any, inner: _Decoder, data: Any, place: str) -> Any:
     return kind(inner(item, place) for item in data)
 
 
-def _decode_mapping(inner: _Decoder, data: Any, place: str) -> Any:
+def _decode_mapping(key: _Decoder, inner: _Decoder, data: Any, place: str) -> Any:
     _expect(isinstance(data, dict), data, place)
-    return {name: inner(item, f"{place}.{name}") for name, item in data.items()}
+    return {key(name, place): inner(item, f"{place}.{name}") for name, item in data.items()}
+
+
+def _decode_checked(inner: _Decoder, check: Callable[[Any], bool], data: Any, place: str) -> Any:
+    value = inner(data, place)
+    return _expect(check(value), data, place, value)
 
 
 def _decode_frontier(data: Any, place: str) -> Frontier:
@@ -131,7 +151,7 @@ def _decode_frontier(data: Any, place: str) -> Frontier:
     try:
         return Frontier.from_json(data)
     except TimestampError as error:
-        raise LedgerError(f"{place} is no frontier: {error.problem}") from error
+        raise LedgerError(f"{place} is no frontier: {error.problem}", remedy=MADE_WHOLE) from error
 
 
 def _decode_scalar(kind: Any, data: Any, place: str) -> Any:
@@ -139,7 +159,10 @@ def _decode_scalar(kind: Any, data: Any, place: str) -> Any:
         return _decode_frontier(data, place)
     if kind is float:
         _expect(isinstance(data, int | float) and not isinstance(data, bool), data, place)
+        _expect(abs(data) < _FLOATS or isinstance(data, float), data, place)
         return float(data)
+    if kind is int:
+        _expect(isinstance(data, int) and -_NUMBERS <= data < _NUMBERS, data, place)
     return _expect(isinstance(data, kind) and (kind is bool or not isinstance(data, bool)), data, place, data)
 
 
@@ -155,7 +178,7 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
             remedy="upgrade dagster_operators",
         )  # fmt: skip
     if unknown or missing:
-        raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}")
+        raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}", remedy=MADE_WHOLE)
     return kind(**{name: inner(data[name], f"{place}.{name}") for name, inner in fields.items() if name in data})
 
 
@@ -204,11 +227,21 @@ def _fields(kind: type) -> tuple[str, ...]:
 @cache
 def _decoders(kind: type) -> dict[str, _Decoder]:
     """For each field what makes its values."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     return {name: _decoder(hints[name]) for name in _fields(kind)}
 
 
 def _expect(holds: bool, data: Any, place: str, value: Any = None) -> Any:  # noqa: FBT001 - it reads like an assert
     if not holds:
-        raise LedgerError(f"{place} has the unexpected value {str(data)[:80]!r}")
+        raise LedgerError(f"{place[:200]} has the unexpected value {_shown(data)}", remedy=MADE_WHOLE)
     return value
+
+
+def _shown(data: Any) -> str:
+    """The beginning of a value; of a number that would take long to write, its size."""
+    if isinstance(data, int) and abs(data) >= _FLOATS:
+        return f"of {data.bit_length()} bits"
+    try:
+        return repr(str(data)[:80])
+    except (ValueError, RecursionError):
+        return f"of type {type(data).__name__}"

@@ -12,6 +12,7 @@ from dagster_operators.errors import CheckFailedError, FencedError, ForeignWrite
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.codec import MADE_WHOLE
 from dagster_operators.transactions.content_sums import sums_after
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
@@ -27,7 +28,7 @@ from dagster_operators.transactions.effects import (
     TableStatus,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, how_to_repair, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, files_of, how_to_repair, lost_error
 from dagster_operators.transactions.manifest import Change, Manifest, TableTime
 from dagster_operators.transactions.plan import STATE_OF, EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
@@ -62,7 +63,9 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
     view = yield from roll_forward(run, view, looked=tables)
     done = completed(view, handle)
     if done is None:
-        raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
+        raise LedgerError(
+            "another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch, remedy="start a new run"
+        )
     return done
 
 
@@ -105,8 +108,9 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[tup
     for dataset, change in changes.items():
         if change.removes and (missing := (yield FindMissing(dataset, tables[dataset].version, change.removes))):
             raise LedgerError(
-                f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset
-            )
+                f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset,
+                remedy=f"{how_to_repair(dataset, 'ours')}; then run again",
+            )  # fmt: skip
     for index, (name, data) in enumerate(commit_data(run, manifests), start=1):
         yield CallParticipant(name, "prepare", begin.epoch, run.generation, data, index)
     expected = {**dict.fromkeys(begin.plan.datasets, 0), **view.versions}
@@ -148,8 +152,8 @@ def _require(
     changes: Collection[Change], so: str, remedy: str, view: LedgerView, beside: ReadTables | None = None, **where: Any
 ) -> Steps[None]:
     """All files that some changes add must be there as they were written."""
-    if changes and (lost := (yield FindLost(sizes_of(changes), beside))):
-        raise lost_error(lost, so, remedy, view=view, anew=False, **where)
+    if changes and (lost := (yield FindLost(files_of(changes), beside))):
+        raise lost_error(lost, so, remedy, view=view, **where)
 
 
 def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
@@ -197,20 +201,23 @@ def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...
             yield name, data
 
 
-def roll_forward(run: RunContext, view: LedgerView, *, looked: Mapping[str, TableStatus] | None = None) -> Steps[LedgerView]:
+def roll_forward(
+    run: RunContext, view: LedgerView, *, looked: Mapping[str, TableStatus] | None = None, replaced: Collection[str] = ()
+) -> Steps[LedgerView]:
     """Carry the decision out: one commit for each table, the participants, the completion. Nothing in it is done twice.
 
     Args:
         run: The run.
         view: The ledger.
         looked: The tables, if it was seen just now how they are and that all files are there.
+        replaced: Datasets that are replaced as a whole next: their files may be lost.
     """
     decision = view.decision
     if decision is None:
         return view
     sinks = tuple(commit_data(run, decision.manifests))
     changes = changes_by_dataset(decision.manifests)
-    yield from unless_fenced(run, _commit_tables(run, view, decision, changes, looked=looked))
+    yield from unless_fenced(run, _commit_tables(run, view, decision, changes, looked=looked, replaced=replaced))
     for index, (name, data) in enumerate(sinks, start=1):
         yield CallParticipant(name, "commit", decision.epoch, run.generation, data, index)
     committed_at = yield Now()
@@ -230,11 +237,13 @@ def _commit_tables(
     changes: Mapping[str, Change],
     *,
     looked: Mapping[str, TableStatus] | None,
+    replaced: Collection[str],
 ) -> Steps[None]:
     datasets = decided_datasets(view)
     tables = yield ReadTables(datasets, looked)
     bases = {dataset: base_for_commit(view, dataset, tables[dataset]) for dataset in datasets}
-    waiting = () if looked is not None else [changes[dataset] for dataset, base in bases.items() if base is not None]
+    open_yet = [dataset for dataset, base in bases.items() if base is not None and dataset not in replaced]
+    waiting = () if looked is not None else [changes[dataset] for dataset in open_yet]
     so = f"epoch {decision.epoch} is decided and cannot be carried out"
     yield from _require(waiting, so, PUT_BACK, view, pipeline=run.pipeline, epoch=decision.epoch)
 
@@ -295,7 +304,7 @@ def _computed(
 ) -> Complete:
     begin = view.open_begin
     if begin is None or view.owner is None:
-        raise LedgerError("the decided epoch has no begin", pipeline=run.pipeline, epoch=decision.epoch)
+        raise LedgerError("the decided epoch has no begin", pipeline=run.pipeline, epoch=decision.epoch, remedy=MADE_WHOLE)
     last, plan, manifests = view.last_complete, begin.plan, decision.manifests
     changed = decided_datasets(view)
     slices = begin.slices

@@ -6,7 +6,7 @@ the same numbers with other content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import RestoredTableError, StorageError
@@ -22,13 +22,37 @@ KINDS: Final = frozenset({Decision.kind, Complete.kind, Repair.kind, Drop.kind, 
 """The records that say what is in a table."""
 
 
-def content_of(ledger: DeltaLedger, tables: Tables, dataset: str) -> dict[str, FileEntry]:
+def content_of(ledger: DeltaLedger, tables: Tables, dataset: str, *, replaced: bool = False) -> dict[str, FileEntry]:
     """The files of a table after the last completed epoch, by path. Reads the whole ledger.
+
+    Args:
+        ledger: The ledger.
+        tables: The tables.
+        dataset: The table.
+        replaced: Whether all of it is replaced next: then accepted files that are lost with the log need not be known.
 
     Raises:
         RestoredTableError: What was accepted of somebody else is not in the table's log any more.
     """
-    return _content_by((entry.record for entry in ledger.scan(KINDS)), tables, dataset)
+    scanned = (entry.record for entry in ledger.scan(KINDS))
+    if not replaced:
+        return _content_by(scanned, tables, dataset)
+    accepted, changes = followed(scanned, dataset)
+    try:
+        return _followed_by(changes, _accepted_files(tables, accepted) if accepted else {})
+    except RestoredTableError:
+        return _followed_by(changes, {})
+
+
+def contents_of(ledger: DeltaLedger, tables: Tables, datasets: Iterable[str]) -> Iterator[tuple[str, dict[str, FileEntry]]]:
+    """Tables with their files after the last completed epoch, by path. Reads the whole ledger, once.
+
+    Raises:
+        RestoredTableError: What was accepted of somebody else is not in a table's log any more.
+    """
+    records = [entry.record for entry in ledger.scan(KINDS)]
+    for dataset in datasets:
+        yield dataset, _content_by(records, tables, dataset)
 
 
 def others(ledger: DeltaLedger, tables: Tables, versions: Mapping[str, int]) -> set[str]:
@@ -46,7 +70,13 @@ def _is_content(records: Iterable[Record], tables: Tables, dataset: str, version
 
 def _content_by(records: Iterable[Record], tables: Tables, dataset: str) -> dict[str, FileEntry]:
     accepted, changes = followed(records, dataset)
-    files = _accepted_files(tables, accepted) if accepted else {}
+    return _followed_by(changes, _accepted_files(tables, accepted) if accepted else {})
+
+
+def _followed_by(
+    changes: Iterable[tuple[tuple[FileEntry, ...], frozenset[str]]], files: dict[str, FileEntry]
+) -> dict[str, FileEntry]:
+    """The files behind some changes."""
     for adds, removes in changes:
         files = {path: file for path, file in files.items() if path not in removes} | {file.path: file for file in adds}
     return files
@@ -85,5 +115,5 @@ def _accepted_files(tables: Tables, repair: Repair) -> dict[str, FileEntry]:
         raise gone
     try:
         return {file.path: file for file in tables.files(repair.dataset, repair.version)}
-    except StorageError:
+    except (StorageError, RestoredTableError):
         raise gone from None

@@ -25,17 +25,21 @@ from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entries import versions_of
 from dagster_operators.storage.log_history import tell_versions
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import commit_epoch
-from dagster_operators.transactions.contents import others
+from dagster_operators.transactions.contents import contents_of, others
 from dagster_operators.transactions.deciding import decide, drop, settle
+from dagster_operators.transactions.digests import LedgerDigests, with_digests
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History, as_repaired
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
+from dagster_operators.transactions.logged import is_misread
+from dagster_operators.transactions.lost import PUT_BACK, lost_error, written_files
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.own_commits import OwnCommits
 from dagster_operators.transactions.owner import Owner
@@ -43,7 +47,7 @@ from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Decide, Record, Repair
-from dagster_operators.transactions.recovery import check_plan, dataset_of
+from dagster_operators.transactions.recovery import check_plan, dataset_of, decided_datasets
 from dagster_operators.transactions.repair import Keep, is_wrong, repair_table
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
@@ -67,6 +71,7 @@ class Coordinator:
         participants: External participants of the commit, by name.
         is_run_alive: Asked about owners that are Dagster runs, before their heartbeat counts.
         durable: Whether what is written is flushed to the disk, in the order in which recovery needs it.
+        program: What the program calls the pipeline, if that is another name.
 
     Example:
         ``open`` once per run, then ``begin``, ``prepare`` for every stage in order, and ``commit``; ``close`` at the end.
@@ -96,12 +101,14 @@ class Coordinator:
         participants: Mapping[str, Participant] | None = None,
         is_run_alive: IsRunAlive | None = None,
         durable: bool = False,
+        program: str | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.root = Root(root, storage_options, durable=durable)
         self.seconds: dict[str, float] = {}
         self._participants = dict(participants or {})
-        self._ledger = DeltaLedger(self.root, pipeline)
+        self._ledger = DeltaLedger(self.root, pipeline, program=program)
+        self.root.known_digests = LedgerDigests(self._ledger)
         self._tables = Tables(self.root)
         self._lease = Lease(self.root, lease_seconds)
         self.past = History(self._ledger)
@@ -183,7 +190,10 @@ class Coordinator:
             FencedError: Another run took over.
         """
         with self._lease.during_step(handle.generation), self._dropping.if_it_fails(handle.generation):
-            return self._run(prepare_stage(self._context(handle.generation), handle, stage), work=work)
+            return self._run(
+                prepare_stage(self._context(handle.generation), handle, stage),
+                work=lambda attempt: with_digests(self.root, work(attempt)),
+            )
 
     def valid_manifest(self, handle: EpochHandle, stage: str) -> Manifest | None:
         """The stage's manifest if a valid attempt has been recorded."""
@@ -313,6 +323,29 @@ class Coordinator:
         self._own.require_files(complete, dataset, [file.path for file in files])
         return schema, files
 
+    def require_as_written(self, dataset: str, files: Iterable[FileEntry]) -> None:
+        """See that files are there as they were written; on a local root, as a store would be asked for each.
+
+        Raises:
+            LostFileError: One is not.
+        """
+        if self.root.is_local and (lost := lost_files(self.root, written_files(dataset, files))):
+            raise lost_error(lost, "rows cannot be read", PUT_BACK, view=self.view(), pipeline=self.pipeline)
+
+    def misread(self, datasets: Collection[str]) -> dict[str, str]:
+        """The files of datasets of which a log says something else than the epochs that wrote them; reads the whole ledger, once.
+
+        Statistics decide which files are read: of changed ones rows would be missing.
+        """
+        pipeline, problem = self.view().pipeline, "has other statistics in the table's log than it was written with"
+        found: dict[str, str] = {}
+        for dataset, written in contents_of(self._ledger, self._tables, datasets):
+            status = self._tables.status(dataset, pipeline)
+            told = {file.path: file for file in self._tables.files(dataset, status.version) if file.is_ours}
+            others = (path for path, file in told.items() if path in written and is_misread(file, written[path], status))
+            found |= {f"{dataset}/{path}": problem for path in others}
+        return found
+
     def has_rows(self, dataset: str) -> bool:
         """Whether a dataset has any."""
         return bool(self.files(dataset, self.view().versions.get(dataset, 0)))
@@ -405,9 +438,18 @@ class Coordinator:
         finally:
             self.close()
 
-    def settle(self) -> LedgerView:
-        """The ledger once a decided epoch, should there be one, is complete."""
-        return self._run(settle(self._context(self._generation)))
+    def settle(self, replaced: Collection[str] = ()) -> LedgerView:
+        """The ledger once a decided epoch, should there be one, is complete.
+
+        Args:
+            replaced: Datasets that are replaced as a whole next, of which logs may be damaged and files lost.
+        """
+        context = self._context(self._generation)
+        view = self.view() if replaced else None
+        for dataset in sorted(replaced) if view else ():
+            if view and (dataset in view.versions or dataset in decided_datasets(view)) and self._is_wrong(view, dataset):
+                self._run(repair_table(context, dataset, "ours", replaced=True))
+        return self._run(settle(context, replaced))
 
     def decide(self, decision: Decide) -> Decide:
         """Record what was decided about a change of the pipeline, which the next epoch carries out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 
 from dagster_operators.errors import LedgerError
@@ -15,14 +16,15 @@ from dagster_operators.transactions.steps import RunContext, Steps, append, fenc
 from dagster_operators.transactions.view import LedgerView
 
 
-def settle(run: RunContext) -> Steps[LedgerView]:
+def settle(run: RunContext, replaced: Collection[str] = ()) -> Steps[LedgerView]:
     """Carry out the epoch that is decided, if one is, so that the ledger says what there is.
 
     With what the last one no longer needed: its run may have died in between, and the epoch that comes next may not know of it.
+    Files of datasets that are ``replaced`` as a whole next may be lost.
     """
     view: LedgerView = yield ReadLedger()
     fence(view, run)
-    view = yield from roll_forward(run, view)
+    view = yield from roll_forward(run, view, replaced=replaced)
     if view.open_begin is None and view.last_plan is not None and view.last_plan.deleted:
         yield from delete(run, view, view.last_plan.deleted)
         view = yield ReadLedger()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from dagster_operators.storage.presence import Written
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EPOCH_FOLDER, DatasetRecord, EpochHandle
 from dagster_operators.transactions.records import Begin, Prepared, Record
@@ -189,32 +190,40 @@ class TellVersions:
 
 @dataclass(frozen=True)
 class FindLost:
-    """Which files are not as they were written? ``sizes`` by their paths below the root. Result: what is wrong, by path.
+    """Which ``files``, by their paths below the root, are not as they were written? Result: what is wrong, by path.
 
     The tables that are read next may be asked for at the same time: ``beside``.
     """
 
-    sizes: Mapping[str, int]
+    files: Mapping[str, Written]
     beside: ReadTables | None = None
     name: ClassVar[str] = "find_lost"
 
 
 @dataclass(frozen=True)
 class RestoreTable:
-    """Put the last complete content back at version ``found``, by a commit with ``epoch``. Result: status or Conflict."""
+    """Put the last complete content back at version ``found``, by a commit with ``epoch``. Result: status or Conflict.
+
+    Of a table that is ``replaced`` as a whole right after, its files may be lost.
+    """
 
     dataset: str
     found: int
     epoch: int
     pipeline: str
+    replaced: bool = False
     name: ClassVar[str] = "restore_table"
 
 
 @dataclass(frozen=True)
 class FindMarked:
-    """Which active files of a table have rows that are marked as deleted? Result: set[str]."""
+    """Which active files of a table have rows that are marked as deleted? Result: set[str].
+
+    With ``whole`` all of its log has to be as it was written, else it fails with a DamagedTableError.
+    """
 
     dataset: str
+    whole: bool = False
     name: ClassVar[str] = "find_marked"
 
 

@@ -25,7 +25,10 @@ def changes_by_dataset(manifests: Sequence[Manifest], plan: PlanRecord | None = 
             other = writers.setdefault(change.dataset, writer)
             if other != writer or (plan and change.dataset not in plan.datasets):
                 reason = "is written by two stages" if other != writer else "is not in the plan"
-                raise LedgerError(f"a dataset {reason}", pipeline=manifest.pipeline, stage=manifest.stage, table=change.dataset)
+                raise LedgerError(
+                    f"a dataset {reason}", pipeline=manifest.pipeline, stage=manifest.stage, table=change.dataset,
+                    remedy="start a new run, which plans the epoch anew",
+                )  # fmt: skip
             changes[change.dataset] = change
     return {dataset: change for dataset, change in changes.items() if change.adds or change.removes}
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
 from dagster_operators.storage.delta_commit import GONE, TableLog
+from dagster_operators.storage.forked import require_own_process
 from dagster_operators.storage.log_damage import damage
+from dagster_operators.storage.log_entries import empty_versions, never_added
 from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.storage.side_by_side import at_once
 from dagster_operators.transactions.effects import Conflict
@@ -86,12 +88,14 @@ class DeltaLedger:
         root: The pipeline's storage root.
         name: The pipeline's name; a root that holds another pipeline's ledger is refused.
         creates: Whether there is one from the first look on; else a root without a ledger is refused, and left as it is.
+        program: What the program calls the pipeline, if that is another name.
     """
 
-    def __init__(self, root: Root, name: str, *, creates: bool = True) -> None:
+    def __init__(self, root: Root, name: str, *, creates: bool = True, program: str | None = None) -> None:
         self._root = root
         self._creates = creates
         self._name = name
+        self._program = program or name
         self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
         self._turn = threading.RLock()
@@ -119,6 +123,7 @@ class DeltaLedger:
 
     def look(self) -> LedgerView:
         """The ledger as it is now, whatever was seen just now."""
+        require_own_process()
         with self._turn:
             found = self._now().view
             self._stay_fresh()
@@ -279,7 +284,8 @@ class DeltaLedger:
                     self._create()
             # The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it.
             first = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
-            self._log.append(0, self._log.stamp(0), LogEntry((write_rows(self._root, to_row(first)).logged,)))
+            base = max(empty_versions(self._root, "ledger"), default=0)  # of two runs at once earlier versions made it twice
+            self._log.append(base, self._log.stamp(base), LogEntry((write_rows(self._root, to_row(first)).logged,)))
 
     def _read(self, read: Callable[[DeltaTable | None], T]) -> T:
         """What ``read`` makes of the newest version, read again if what it needs was folded or cleaned away meanwhile."""
@@ -336,9 +342,11 @@ class DeltaLedger:
         """The view from the first file and as many of the last ones as it takes; None while there is none, or it is empty."""
         if table is None:
             return None
-        files, version = active_files(table), table.version()
-        if not files and version == 0:
+        files, version = active_files(self._root, table), table.version()
+        if not files and never_added(self._root, "ledger"):
             return None
+        if not files and self._log.has(version + 1):
+            raise FileNotFoundError("its first records")  # another run wrote them since the table was loaded: read it again
         require_whole(self._root, files)
         if not files:
             raise damaged_ledger(self._root, "its log names no records")
@@ -346,15 +354,17 @@ class DeltaLedger:
         oldest = next(tables)
         first = to_entries(oldest)[0].record
         if not isinstance(first, Format):
-            raise LedgerError("the ledger does not start with its format", pipeline=self._name, file=self._root.join("ledger"))
+            raise damaged_ledger(self._root, "it does not start with its format")
         with located(pipeline=self._name, file=self._root.join("ledger")):
             check_format(first.format)
         if first.name != self._name:
             raise LedgerError(
                 f"the storage root belongs to the pipeline {first.name!r}",
-                pipeline=self._name,
+                pipeline=self._program,
                 file=self._root.uri,
-                remedy="choose another root",
+                remedy="choose another root; or, if it was renamed, say so: "
+                f"Pipeline({self._program!r}, root={self._root.uri!r}, renamed_from={first.name!r}); of a YAML file, in a shell: "
+                f"dagster-operators run with --renamed-from {first.name}",
             )
         rows = last_rows(chain(tables, [oldest]))
         self._opened_until = time.monotonic() + _RECENT_SECONDS
@@ -384,7 +394,7 @@ class DeltaLedger:
         def read(table: DeltaTable | None) -> _Known | None:
             if table is None:
                 raise FileNotFoundError("its log")
-            files, version = active_files(table), table.version()
+            files, version = active_files(self._root, table), table.version()
             require_whole(self._root, files)
             if not self._goes_on(known, files):
                 return None

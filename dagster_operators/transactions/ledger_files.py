@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import DamagedLedgerError, LedgerError, StorageError
+from dagster_operators.storage.digests import digest_of
 from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.log_entry import LoggedFile
-from dagster_operators.storage.parquet_writer import write_table
+from dagster_operators.storage.log_sense import refusals
+from dagster_operators.storage.parquet_writer import as_parquet
 from dagster_operators.storage.tiers import tier
+from dagster_operators.transactions.codec import MADE_WHOLE
 from dagster_operators.transactions.records import Entry, body, from_body
 
 if TYPE_CHECKING:
@@ -39,6 +43,9 @@ SCHEMA_JSON: Final = json.dumps(
 
 FOLD_COUNT: Final = 16
 """So many neighbouring files of one size class become one."""
+
+_DIGEST: Final = re.compile(r"^r\d+-[0-9a-f]{12}-([0-9a-f]{32})\.parquet$")
+"""How a file of records is called; those of earlier versions have no digest in their names."""
 
 LARGEST_FOLD: Final = 8 << 20
 """Files that together would be larger than this many bytes stay as they are: folding stays cheap, however long the history."""
@@ -75,7 +82,7 @@ def loaded(root: Root, log: TableLog) -> Iterator[DeltaTable | None]:
     """
     with ExitStack() as opened:
         try:
-            with root.guard("ledger", "the ledger cannot be read"):
+            with root.guard("ledger", "the ledger cannot be read"), refusals("ledger", root.uri):
                 table = opened.enter_context(log.reading())
         except StorageError:
             if problem := damage(root, "ledger"):
@@ -84,11 +91,21 @@ def loaded(root: Root, log: TableLog) -> Iterator[DeltaTable | None]:
         yield table
 
 
-def active_files(table: DeltaTable) -> list[LedgerFile]:
-    """The files of the loaded version in the order of their rows, by their statistics alone."""
+def active_files(root: Root, table: DeltaTable) -> list[LedgerFile]:
+    """The files of the loaded version in the order of their rows, by their statistics alone.
+
+    Raises:
+        DamagedLedgerError: They have none.
+    """
     actions = table.get_add_actions(flatten=True)
-    columns = [actions.column(name).to_pylist() for name in ("path", "min.seq", "max.seq", "size_bytes")]
-    return sorted((LedgerFile(*values) for values in zip(*columns, strict=True)), key=lambda file: file.first)
+    try:
+        columns = [actions.column(name).to_pylist() for name in ("path", "min.seq", "max.seq", "size_bytes")]
+        files = sorted((LedgerFile(*values) for values in zip(*columns, strict=True)), key=lambda file: file.first)
+        if all(0 < file.first <= file.last for file in files):
+            return files
+    except (KeyError, TypeError):  # some statistics are missing, or all
+        pass
+    raise damaged_ledger(root, "its log does not say which records are in its files")
 
 
 def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
@@ -96,11 +113,11 @@ def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
     import pyarrow.compute as pc
 
     limits = pc.min_max(rows["seq"]).as_py()
-    path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}.parquet"
-    with root.guard(f"ledger/{path}", "the ledger cannot be written"):
-        size = write_table(root.files, root.path("ledger", path), rows, write_statistics=False)
+    content = as_parquet(rows, write_statistics=False)
+    path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}-{digest_of(content)}.parquet"
+    root.write(f"ledger/{path}", content, in_place=True)
     root.flush([f"ledger/{path}"])
-    return LedgerFile(path, limits["min"], limits["max"], size)
+    return LedgerFile(path, limits["min"], limits["max"], len(content))
 
 
 def read_rows(root: Root, file: LedgerFile) -> pa.Table:
@@ -111,7 +128,7 @@ def read_rows(root: Root, file: LedgerFile) -> pa.Table:
         FileNotFoundError: It is not there.
     """
     rows = rows_of(root, file.path)
-    if rows.num_rows != file.last - file.first + 1:
+    if sorted(rows["seq"].to_pylist()) != [*range(file.first, file.last + 1)]:
         raise damaged_ledger(root, f"records {file.first} to {file.last} are not whole", file.path)
     return rows
 
@@ -121,23 +138,31 @@ def rows_of(root: Root, path: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _opened(root, f"ledger/{path}") as stream:
-        try:
-            return pq.ParquetFile(stream).read()
-        except pa.ArrowInvalid:
-            raise damaged_ledger(root, "a file of records is empty or cut short", path) from None
-
-
-def _opened(root: Root, path: str) -> Any:
-    """The file; of an object store all of it, in one request."""
-    import pyarrow as pa
-
-    if root.is_local:
-        return root.files.open_input_file(root.path(path))
-    content = root.read(path)
+    content = root.read(f"ledger/{path}")
     if content is None:
         raise FileNotFoundError(path)
-    return pa.BufferReader(content)
+    named = _DIGEST.search(path)
+    if named and digest_of(content) != named[1]:
+        raise _changed(root, path)
+    try:
+        rows = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read()
+        is_whole = rows.schema == _schema() and not any(column.null_count for column in rows.columns)
+    except (pa.ArrowException, OSError, ValueError):
+        raise _changed(root, path) from None
+    if not is_whole:
+        raise _changed(root, path)
+    return rows
+
+
+def _changed(root: Root, path: str) -> DamagedLedgerError:
+    return damaged_ledger(root, "a file of records is empty, cut short or was changed", path)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {"long": pa.int64(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+    return pa.schema([(name, types[kind]) for name, kind in COLUMNS])
 
 
 def require_whole(root: Root, files: Sequence[LedgerFile]) -> None:
@@ -166,8 +191,7 @@ def damaged_ledger(root: Root, problem: str, path: str = "") -> DamagedLedgerErr
     return DamagedLedgerError(
         f"the ledger is damaged: {problem}",
         file=root.join("ledger", path) if path else root.join("ledger"),
-        remedy="put the ledger's folder back from a backup; or pipeline.repair_ledger() finds again what is there and goes back "
-        "to the last epoch before what is lost, and the epochs after that are run again",
+        remedy=MADE_WHOLE,
     )
 
 
@@ -177,8 +201,7 @@ def to_row(entry: Entry) -> pa.Table:
 
     record = entry.record
     values = (entry.seq, record.kind, record.epoch, record.generation, round(entry.at * 1_000_000), body(record))
-    types = {"long": pa.int64(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
-    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS])
+    schema = _schema()
     # pa.array would do as well, but it imports pandas, which takes longer than the whole epoch's commit
     columns = [pa.repeat(pa.scalar(value, field.type), 1) for value, field in zip(values, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

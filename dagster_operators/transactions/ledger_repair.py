@@ -12,15 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import LedgerError, StorageError
-from dagster_operators.storage.delta_commit import TableLog
-from dagster_operators.storage.log_damage import mend, named_files, settle
+from dagster_operators.errors import DamagedLedgerError, LedgerError, StorageError
+from dagster_operators.storage.delta_commit import PIPELINE_PROPERTY, TableLog
+from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.log_damage import mend, move_aside, named_files, settle
+from dagster_operators.storage.log_entries import actions_of, versions_of
 from dagster_operators.storage.log_entry import LogEntry
-from dagster_operators.storage.presence import lost_files
+from dagster_operators.storage.presence import Written, lost_files
 from dagster_operators.transactions.contents import followed
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.ledger_files import SCHEMA_JSON, active_files, rows_of, to_entries, to_row, write_rows
-from dagster_operators.transactions.lost import PUT_BACK, lost_error
+from dagster_operators.transactions.ledger_files import (
+    SCHEMA_JSON,
+    LedgerFile,
+    active_files,
+    damaged_ledger,
+    rows_of,
+    to_entries,
+    to_row,
+    write_rows,
+)
+from dagster_operators.transactions.lost import PUT_BACK, lost_error, written_files
+from dagster_operators.transactions.manifest import FORMAT_VERSION, FileEntry
 from dagster_operators.transactions.records import (
     Begin,
     Clean,
@@ -75,6 +87,8 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
     """
     named, others = _collect(root)
     everything = [*named.values(), *(entry for entries in others.values() for entry in entries)]
+    if not isinstance(named[1].record if 1 in named else None, Format) and (made := _first_record(root, everything, name)):
+        named[1] = made
     chain = _Chain.of(named, others)
     first = chain.entries[0].record if chain.entries else None
     if not isinstance(first, Format) or first.name != name:
@@ -94,13 +108,27 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
     return LedgerRepair(_last_epoch(kept), sum(seq <= last for seq in chain.again), dropped), generation
 
 
+def _first_record(root: Root, everything: Sequence[Entry], name: str) -> Entry | None:
+    """The record that the ledger begins with, of which the tables have the pipeline's id, and manifests its name."""
+    first = [entry for entry in everything if isinstance(entry.record, Format)]
+    names = {made.pipeline for one in everything if isinstance(one.record, Decision) for made in one.record.manifests}
+    if first or names - {name}:
+        return first[0] if len(first) == 1 else None
+    datasets = [f"{kind}/{dataset}" for kind in ("tables", "state") for dataset in root.children(kind)]
+    entries = (f"{dataset}/{entry_path(version)}" for dataset in datasets for version in versions_of(root, dataset))
+    told = [action["metaData"] for path in entries for action in actions_of(root, path, ("metaData",))]
+    ids = {data.get("configuration", {}).get(PIPELINE_PROPERTY) for data in told if isinstance(data, dict)} - {None}
+    at = min((entry.at for entry in everything), default=0.0)
+    return Entry(1, at, Format(FORMAT_VERSION, ids.pop(), name)) if len(ids) == 1 else None
+
+
 def _collect(root: Root) -> tuple[dict[int, Entry], dict[int, list[Entry]]]:
     """The records that the log names, by their number, and those in other files, as far as they can be read."""
     active = named_files(root, LEDGER)
     named: dict[int, Entry] = {}
     others: dict[int, list[Entry]] = {}
     for path in root.children(LEDGER):
-        for entry in _readable(root, path) if path.endswith(".parquet") else ():
+        for entry in readable(root, path) if path.endswith(".parquet") else ():
             if path in active:
                 named[entry.seq] = entry
             elif entry not in (same := others.setdefault(entry.seq, [])):  # it may be in several files, when they were folded
@@ -108,14 +136,14 @@ def _collect(root: Root) -> tuple[dict[int, Entry], dict[int, list[Entry]]]:
     return named, others
 
 
-def _readable(root: Root, path: str) -> tuple[Entry, ...]:
+def readable(root: Root, path: str) -> tuple[Entry, ...]:
     """The records of a file; none if it is damaged or gone. What a store only does not give now is not lost."""
     with root.guard(f"{LEDGER}/{path}", "the ledger cannot be read"):
         try:
             return to_entries(rows_of(root, path))
         except (StorageError, PermissionError):
             raise
-        except (LedgerError, OSError):
+        except (LedgerError, OSError, ValueError, KeyError, TypeError):  # a flipped bit leaves a record that is none
             return ()
 
 
@@ -219,13 +247,13 @@ def _require_files(root: Root, kept: Sequence[Entry], known: Mapping[int, Entry]
     ends = [entry.record for entry in kept if isinstance(entry.record, Complete)]
     left = [entry.record for seq, entry in sorted(known.items()) if seq > kept[-1].seq]
     changed = {dataset for one in left if isinstance(one, Decision) for dataset in changes_by_dataset(one.manifests)}
-    sizes: dict[str, int] = {}
+    wanted: dict[str, Written] = {}
     for dataset in sorted(changed & ends[-1].versions.keys()) if ends else ():
-        files: dict[str, int] = {}
+        files: dict[str, FileEntry] = {}
         for adds, removes in followed((entry.record for entry in kept), dataset)[1]:
-            files = {path: size for path, size in files.items() if path not in removes} | {one.path: one.size for one in adds}
-        sizes |= {f"{dataset}/{path}": size for path, size in files.items()}
-    if lost := lost_files(root, sizes):
+            files = {path: file for path, file in files.items() if path not in removes} | {one.path: one for one in adds}
+        wanted |= written_files(dataset, files.values())
+    if lost := lost_files(root, wanted):
         so = f"the ledger would end with epoch {ends[-1].epoch}, whose content cannot be put back"
         view = LedgerView(0, "", name, tuple(known[seq] for seq in sorted(known)))
         raise lost_error(lost, so, PUT_BACK, view=view, anew=False, pipeline=name, epoch=ends[-1].epoch)
@@ -241,17 +269,33 @@ def _replace(root: Root, entries: Iterable[Entry]) -> None:
 
     with root.guard(LEDGER, "the ledger cannot be made whole"):
         file = write_rows(root, pa.concat_tables([to_row(entry) for entry in entries]))
-        log = TableLog(root, LEDGER)
         mend(root, LEDGER)
+        if not _names_alone(root, file):
+            move_aside(root, LEDGER)
+            if not _names_alone(root, file):
+                raise damaged_ledger(root, "what its log names cannot be replaced")
+        settle(root, LEDGER)
+
+
+def _names_alone(root: Root, file: LedgerFile) -> bool:
+    """Have the log name one file; whether it names no other then, as it does where an entry names what nobody wrote.
+
+    Raises:
+        LedgerError: Another run writes.
+    """
+    log = TableLog(root, LEDGER)
+    try:
         if not log.is_table():
             log.create(SCHEMA_JSON, description="The epochs of a pipeline, made anew after damage")
         table = log.load()
-        entry = LogEntry((file.logged,), tuple(old.logged for old in active_files(table)))
+        entry = LogEntry((file.logged,), tuple(old.logged for old in active_files(root, table)))
         if log.append(table.version(), log.stamp(table.version()), entry) is None:
             raise LedgerError(
                 "the ledger is being written right now", file=root.join(LEDGER), remedy="stop the other run, then repair"
             )
-        settle(root, LEDGER)
+        return active_files(root, log.load()) == [file]
+    except DamagedLedgerError:
+        return False
 
 
 def _generation(owner: str) -> int:

@@ -24,7 +24,7 @@ def stats_of(file: FileEntry) -> str:
 
 def logged(file: FileEntry) -> LoggedFile:
     """A file as it is added."""
-    return LoggedFile(file.path, file.size, stats_of(file), file.partition)
+    return LoggedFile(file.path, file.size, stats_of(file), file.partition, file.changed_at)
 
 
 def unlogged(file: FileEntry) -> LoggedFile:
@@ -45,7 +45,12 @@ def as_read(file: FileEntry, status: TableStatus) -> FileEntry:
         kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
         for kind in ("min", "max")
     }
-    return replace(file, stats=_to_stats(file.rows, bounds))
+    return replace(file, stats=_to_stats(file.rows, bounds), digest="")
+
+
+def is_misread(file: FileEntry, written: FileEntry, status: TableStatus) -> bool:
+    """Whether a file is another one by the log than it was staged as; when it was changed, earlier versions did not say."""
+    return replace(as_read(written, status), changed_at=file.changed_at) != file
 
 
 def bounds_of(row: Mapping[str, Any]) -> str:
@@ -59,4 +64,5 @@ def bounds_of(row: Mapping[str, Any]) -> str:
 
 
 def _to_stats(rows: int, bounds: Mapping[str, Mapping[str, int]]) -> str:
-    return json.dumps({"numRecords": rows, "minValues": bounds["min"], "maxValues": bounds["max"]})
+    least, most = (dict(sorted(bounds[kind].items())) for kind in ("min", "max"))  # whatever the order of the columns
+    return json.dumps({"numRecords": rows, "minValues": least, "maxValues": most})

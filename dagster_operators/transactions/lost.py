@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LostFileError
 from dagster_operators.storage.uri import public_uri
-from dagster_operators.transactions.manifest import Change
+from dagster_operators.transactions.manifest import Change, FileEntry
 
 if TYPE_CHECKING:
+    from dagster_operators.storage.presence import Written
     from dagster_operators.transactions.view import LedgerView
 
 RUN_AGAIN: Final = "run again: the epoch is not decided, so that its stages are run anew"
 
 PUT_BACK: Final = "put the file back from a backup"
+
+_COMPUTES: Final = "computes anew, from what the sources gave, what the lost files belong to"
 
 _EPOCH: Final = re.compile(r"/e(\d+)-g\d+-")
 
@@ -79,10 +82,12 @@ def _back(lost: Iterable[str], view: LedgerView | None) -> str:
 
 
 def computed_anew(lost: Iterable[str], view: LedgerView | None = None) -> str:
-    """The rebuild of the tables and operators that the files belong to; empty for rejected records, which belong to none.
+    """The rebuild of the tables and operators that files belong to; rejected records belong to a source, so to all tables.
 
     >>> computed_anew(["state/sums.totals/e4-g1-0b/part-0"])
     "pipeline.rebuild(operators='sums') computes anew, from what the sources gave, what the lost files belong to"
+    >>> computed_anew(["tables/clean", "tables/rows_rejects"])
+    'pipeline.rebuild() computes anew, from what the sources gave, what the lost files belong to'
     """
     complete = view.last_complete if view else None
     identities = {identity: name for name, identity in complete.identities.items()} if complete else {}
@@ -94,15 +99,23 @@ def computed_anew(lost: Iterable[str], view: LedgerView | None = None) -> str:
             owner = name.rpartition(".")[0]
             owner = parts.get(owner, owner)
             operators.add(identities.get(owner, owner))
-        elif not name.endswith("_rejects"):
+        elif name.endswith("_rejects"):
+            return f"pipeline.rebuild() {_COMPUTES}"
+        else:
             tables.add(name)
     named = [_argument(tables), _argument(operators, "operators=")]
-    if not tables | operators:
-        return ""
-    return (
-        f"pipeline.rebuild({', '.join(filter(None, named))}) computes anew, from what the sources gave, what the lost files "
-        "belong to"
-    )
+    return f"pipeline.rebuild({', '.join(filter(None, named))}) {_COMPUTES}"
+
+
+def lost_table(datasets: Iterable[str], view: LedgerView | None = None) -> str:
+    """All that helps where whole tables are gone, or their logs.
+
+    >>> lost_table(["tables/clean"]).split("; or ")[1]
+    'pipeline.repair("clean", keep="ours") puts the content of the last epoch back, if its files are there'
+    """
+    gone = list(datasets)
+    repair = f"{how_to_repair(gone[0], 'ours')}, if its files are there"
+    return f"put its folder back from a backup; or {repair}; or {computed_anew(gone, view)}"
 
 
 def _argument(names: Collection[str], keyword: str = "") -> str:
@@ -131,6 +144,11 @@ def repair_command(root: str, dataset: str = "") -> str:
     return f"{shlex.join(words)} --keep ours  # or: --keep theirs"
 
 
-def sizes_of(changes: Iterable[Change]) -> dict[str, int]:
-    """The size of each file that some changes bring, by its path below the root."""
-    return {f"{change.dataset}/{file.path}": file.size for change in changes for file in (*change.adds, *change.feed)}
+def files_of(changes: Iterable[Change]) -> dict[str, Written]:
+    """The files that some changes bring as they were written, by their paths below the root."""
+    return {path: file for one in changes for path, file in written_files(one.dataset, (*one.adds, *one.feed)).items()}
+
+
+def written_files(dataset: str, files: Iterable[FileEntry]) -> dict[str, Written]:
+    """Files of a dataset as they were written, by their paths below the root."""
+    return {f"{dataset}/{file.path}": file.as_written for file in files}

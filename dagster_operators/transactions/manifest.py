@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dagster_operators.errors import LedgerError, LedgerVersionError
+from dagster_operators.storage.presence import Written
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added, decode, encode
+from dagster_operators.transactions.names import Dataset, FilePath, Json, Part
+
+MANIFEST_AGAIN: Final = "run again: the stages of the epoch are run anew, if it is not decided yet"
+"""What helps against a manifest that is lost or damaged: the decision has the manifests of its epoch in itself."""
 
 FORMAT_VERSION: Final = 2
 """The version of the ledger's and the manifests' format that this package writes, and the newest it reads; it reads all
@@ -39,13 +44,26 @@ class FileEntry:
         rows: How many rows it has; 0 also where the log does not say, of files that somebody else wrote.
         stats: Delta's statistics as JSON; empty when unknown.
         partition: Of a table with partitions, the value of all rows in each partition column, as Delta's log writes it.
+        digest: The digest of its content; empty where it is not known, as in logs of tables, which have none.
+        changed_at: When the file system last changed it, in milliseconds since 1970; 0 where that is not known.
     """
 
-    path: str
+    path: FilePath
     size: int
     rows: int
-    stats: str = ""
+    stats: Json = ""
     partition: tuple[tuple[str, str | None], ...] = added(2, ())
+    digest: str = added(2, "")
+    changed_at: int = added(2, 0)
+
+    @property
+    def as_written(self) -> Written:
+        """What its content is known by; of a file of somebody else the size alone.
+
+        >>> FileEntry("e1-g1-0a/part-0.parquet", 9, 1, changed_at=7).as_written, FileEntry("a", 9, 1, changed_at=7).as_written
+        (Written(size=9, digest='', changed_at=7), Written(size=9, digest='', changed_at=0))
+        """
+        return Written(self.size, self.digest, self.changed_at) if self.is_ours else Written(self.size)
 
     @property
     def is_ours(self) -> bool:
@@ -78,13 +96,15 @@ class Change:
         data_change: Whether its rows change, or only lie in other files.
         feed: The files with what this does to the rows, of a table with a change data feed; without any, its readers take all
             rows of the files for added and removed.
+        same: The files that stay since they have the content of files that the attempt wrote, of a table whose rows are replaced.
     """
 
-    dataset: str
+    dataset: Dataset
     adds: tuple[FileEntry, ...] = ()
-    removes: tuple[str, ...] = ()
+    removes: tuple[FilePath, ...] = ()
     data_change: bool = added(2, True)  # noqa: FBT003 - a field, as the others
     feed: tuple[FileEntry, ...] = added(2, ())
+    same: tuple[FileEntry, ...] = added(2, ())
 
     @property
     def is_stream(self) -> bool:
@@ -93,12 +113,12 @@ class Change:
 
     @property
     def rows_of_epoch(self) -> tuple[FileEntry, ...]:
-        """The files with the rows that the epoch brought, without those of rows that were there before.
+        """The files with the rows that the epoch computed, without those of rows that were there before.
 
         >>> Change("tables/x", (FileEntry("e2-g1-0a/changed/a", 9, 1), FileEntry("e2-g1-0a/kept/b", 9, 1))).rows_of_epoch
-        (FileEntry(path='e2-g1-0a/changed/a', size=9, rows=1, stats='', partition=()),)
+        (FileEntry(path='e2-g1-0a/changed/a', size=9, rows=1, stats='', partition=(), digest='', changed_at=0),)
         """
-        return tuple(entry for entry in self.adds if f"/{KEPT_FOLDER}/" not in entry.path)
+        return (*(entry for entry in self.adds if f"/{KEPT_FOLDER}/" not in entry.path), *self.same)
 
 
 @dataclass(frozen=True)
@@ -155,10 +175,10 @@ class Manifest:
 
     pipeline: str
     epoch: int
-    stage: str
-    attempt: str
+    stage: Part
+    attempt: Part
     fingerprint: str
-    reads: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[Part, Part] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     late_rows: Mapping[str, int] = field(default_factory=dict)
@@ -193,10 +213,15 @@ class Manifest:
         try:
             data = json.loads(text)
             version = data.pop("format")
-        except (ValueError, KeyError, AttributeError) as error:
-            raise LedgerError(f"a manifest is damaged: {error}") from error
+        except (ValueError, KeyError, AttributeError, RecursionError) as error:
+            raise LedgerError(f"a manifest is damaged: {str(error)[:200]}", remedy=MANIFEST_AGAIN) from None
         check_format(version)
-        manifest: Manifest = decode(cls, data)
+        try:
+            manifest: Manifest = decode(cls, data)
+        except LedgerVersionError:
+            raise
+        except LedgerError as error:
+            raise LedgerError(f"a manifest is damaged: {error.problem}", remedy=MANIFEST_AGAIN) from None
         return manifest
 
 

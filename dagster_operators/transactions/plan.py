@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.transactions.codec import added, from_json, to_json
+from dagster_operators.transactions.names import Dataset, Digest, Json, Part
 
 _REPEATED: Final = frozenset({"slices", "watermarks", "base_versions", "held", "transition"})
 """What handles of earlier versions had of the begin record."""
@@ -28,7 +29,7 @@ class StageRecord:
         feedback: In a loop, the stages whose rows of the round before it reads.
     """
 
-    name: str
+    name: Part
     fingerprint: str
     upstream: tuple[str, ...] = ()
     loop: str = added(2, "")
@@ -41,7 +42,7 @@ class DatasetRecord:
 
     Attributes:
         schema_json: Its columns as the JSON of a Spark ``StructType``.
-        kind: ``append`` tables only grow, ``updating`` ones replace files, ``state`` is an operator's.
+        kind: ``append`` tables only grow, ``updating`` and replaced ones replace files, ``state`` is an operator's.
         fingerprint: What must not change between epochs beside the columns, because the stored data depends on it: a JSON
             object; empty when there is no such thing.
         evolves: Whether its owner reads files of older columns too, so that the columns may change; the Delta table keeps telling
@@ -54,10 +55,10 @@ class DatasetRecord:
         may_lack: Of state, columns that files of earlier versions do not have, where they are null.
     """
 
-    schema_json: str
+    schema_json: Json
     kind: Literal["append", "updating", "state"]
     description: str = ""
-    fingerprint: str = ""
+    fingerprint: Json = ""
     evolves: bool = False
     change_feed: bool = added(2, False)  # noqa: FBT003 - a field, as the others
     partition_by: tuple[str, ...] = added(2, ())
@@ -85,22 +86,26 @@ class PlanRecord:
         parts: What the state of further parts that an operator is lowered to is addressed by, with what the operator's own is.
         emptied: The tables that begin from nothing with the epoch.
         deleted: The datasets that nobody uses any more once the epoch is complete, and that are deleted then.
+        choices: The way that was taken of doing an operator's work, by the operator's name, where another one may be taken.
         loops: Of loops that are within others, the one that each is in.
+        ends: Of loops that end though rows go round, after how many rounds each does.
     """
 
     fingerprint: str
     stages: tuple[StageRecord, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
-    datasets: Mapping[str, DatasetRecord] = field(default_factory=dict)
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    datasets: Mapping[Dataset, DatasetRecord] = field(default_factory=dict)
+    schemas: Mapping[str, Json] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
-    logical: str = added(2, "")
+    logical: Digest = added(2, "")  # noqa: RUF009 - a field, as the others
     identities: Mapping[str, str] = added(2, {})
     origins: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
     loops: Mapping[str, str] = added(2, {})
-    emptied: tuple[str, ...] = added(2, ())
-    deleted: tuple[str, ...] = added(2, ())
+    emptied: tuple[Dataset, ...] = added(2, ())
+    deleted: tuple[Dataset, ...] = added(2, ())
+    choices: Mapping[str, str] = added(2, {})
+    ends: Mapping[str, int] = added(2, {})
 
     def loops_around(self, stage: StageRecord) -> tuple[str, ...]:
         """The loops that a stage is in, the outermost first."""

@@ -11,6 +11,7 @@ from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyEr
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.commit import read_manifests, require_begin, roll_forward
+from dagster_operators.transactions.counts import check_counts
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
     Append,
@@ -32,7 +33,7 @@ from dagster_operators.transactions.effects import (
     WriteManifest,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.lost import sizes_of
+from dagster_operators.transactions.lost import files_of
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices, StageRecord
@@ -194,14 +195,14 @@ def _is_whole(view: LedgerView) -> Steps[bool]:
         except LedgerError:
             return False
         changes += manifest.changes
-    return not (yield FindLost(sizes_of(changes)))
+    return not (yield FindLost(files_of(changes)))
 
 
 def ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHandle]:
     """Create the tables that are new, then hand the epoch out."""
     begin = view.open_begin
     if begin is None:
-        raise LedgerError("no epoch has begun", pipeline=run.pipeline)
+        raise LedgerError("no epoch has begun", pipeline=run.pipeline, remedy="start a new run")
     new = [dataset for dataset in plan.datasets if dataset not in view.versions]
     if new:
         tables = yield ReadTables(tuple(new))
@@ -271,7 +272,7 @@ def _known(run: RunContext, view: LedgerView, handle: EpochHandle, stage: str) -
 def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest]:
     """The manifest of the stage: the valid one if there is one, else that of a new attempt, recorded."""
     view: LedgerView = yield ReadLedger()
-    known = yield from _known(run, view, handle, stage)
+    known = yield from unless_fenced(run, _known(run, view, handle, stage))
     if known is not None:
         return known
     key = StageKey.parse(stage)
@@ -287,7 +288,9 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
             raise LedgerError(
                 f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first"
             )
-    upstream = dict(zip(wanted, (yield from read_manifests([view.prepared[name] for name in wanted])), strict=True))
+    # A run that takes over deletes manifests.
+    manifests = yield from unless_fenced(run, read_manifests([view.prepared[name] for name in wanted]))
+    upstream = dict(zip(wanted, manifests, strict=True))
     unique = yield MakeId()
     attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, begin, upstream)
     try:
@@ -333,7 +336,9 @@ def _stage(view: LedgerView, handle: EpochHandle, key: StageKey) -> StageRecord:
         plan = require_begin(view, handle).plan
         record = plan.stage(key.stage)
     except KeyError:
-        raise LedgerError("the plan has no such stage", pipeline=view.name, stage=str(key)) from None
+        raise LedgerError(
+            "the plan has no such stage", pipeline=view.name, stage=str(key), remedy="start a new run, which plans the epoch anew"
+        ) from None
     if len(plan.loops_around(record)) != len(key.iteration):
         told = f"the stage runs in rounds of the loop {record.loop!r}" if record.loop else "the stage is in no loop"
         raise LedgerError(told, pipeline=view.name, stage=str(key), remedy="name the round with the stage, or leave it out")
@@ -352,7 +357,7 @@ def _read(record: Prepared) -> ReadManifest:
 
 
 def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -> None:
-    """Refuse a manifest that is not the attempt's own."""
+    """Refuse a manifest that is not the attempt's own, or whose counts differ."""
     found = (manifest.pipeline, manifest.epoch, manifest.stage, manifest.attempt, manifest.fingerprint, dict(manifest.reads))
     wanted = (run.pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads)
     folder = attempt.directory("") + "/"
@@ -368,4 +373,7 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
             pipeline=run.pipeline,
             stage=attempt.stage,
             epoch=attempt.epoch,
+            remedy="run again; if it comes again, report it",
         )
+    if not attempt.begin.transition:
+        check_counts(manifest, attempt.begin.plan.datasets)

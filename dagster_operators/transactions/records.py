@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from dagster_operators.errors import LedgerVersionError
+from dagster_operators.errors import DamagedLedgerError, LedgerError, LedgerVersionError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
-from dagster_operators.transactions.codec import added, from_json, to_json
+from dagster_operators.transactions.codec import MADE_WHOLE, added, from_json, to_json
 from dagster_operators.transactions.manifest import CheckOutcome, Manifest, TableTime
+from dagster_operators.transactions.names import Dataset, Digest, Json, Part
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord, Slices
 from dagster_operators.transactions.transition import Transition
@@ -35,8 +36,8 @@ class Format:
     epoch: ClassVar[int] = 0
     generation: ClassVar[int] = 0
     format: int
-    pipeline: str
-    name: str
+    pipeline: Part
+    name: Part
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Begin:
     begin_id: str
     slices: Slices
     watermarks: Mapping[str, int]
-    base_versions: Mapping[str, int]
+    base_versions: Mapping[Dataset, int]
     plan: PlanRecord
     held: Mapping[str, Frontier] = added(2, {})
     transition: Transition | None = added(2, None)  # noqa: RUF009 - a field, as the others
@@ -87,10 +88,10 @@ class Prepared:
     epoch: int
     generation: int
     begin_id: str
-    stage: str
-    attempt: str
+    stage: Part
+    attempt: Part
     fingerprint: str
-    reads: Mapping[str, str]
+    reads: Mapping[Part, Part]
     digest: str
     goes_round: int = added(2, 0)
 
@@ -109,7 +110,7 @@ class Decision:
     generation: int
     begin_id: str
     manifests: tuple[Manifest, ...]
-    expected: Mapping[str, int]
+    expected: Mapping[Dataset, int]
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Complete:
     generation: int
     begin_id: str
     owner: Owner
-    versions: Mapping[str, int]
+    versions: Mapping[Dataset, int]
     offsets: Mapping[str, JSON]
     watermarks: Mapping[str, int]
     finished: tuple[str, ...]
@@ -158,23 +159,23 @@ class Complete:
     committed_at: float
     seconds: Mapping[str, float]
     plan: str
-    fingerprints: Mapping[str, str]
+    fingerprints: Mapping[str, Json]
     sources: Mapping[str, str]
-    last_epochs: Mapping[str, int]
+    last_epochs: Mapping[Dataset, int]
     checks: tuple[CheckOutcome, ...] = ()
     external: tuple[str, ...] = ()
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, Json] = field(default_factory=dict)
     horizon: int = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
-    logical_plan: str = added(2, "")
+    logical_plan: Digest = added(2, "")  # noqa: RUF009 - a field, as the others
     identities: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
     transition: str = added(2, "")
     holders: Mapping[str, Mapping[str, Frontier]] = added(2, {})
     sinks: Mapping[str, int] = added(2, {})
     times: Mapping[str, TableTime] = added(2, {})
-    contents: Mapping[str, str] = added(2, {})
+    contents: Mapping[Dataset, str] = added(2, {})
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class Repair:
     kind: ClassVar[str] = "repair"
     epoch: int
     generation: int
-    dataset: str
+    dataset: Dataset
     keep: Literal["ours", "theirs"]
     found_version: int
     version: int
@@ -228,7 +229,7 @@ class Decide:
     subject: str
     choice: Literal["keep", "restart", "drop", "withdraw"]
     question: str
-    emptied: tuple[str, ...] = ()
+    emptied: tuple[Dataset, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ class Drop:
     kind: ClassVar[str] = "drop"
     epoch: int
     generation: int
-    datasets: tuple[str, ...]
+    datasets: tuple[Dataset, ...]
 
 
 Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair | Clean | Decide | Drop
@@ -271,8 +272,13 @@ def from_body(kind: str, text: str) -> Record:
 
     Raises:
         LedgerVersionError: The kind is not known to this version of the package.
-        LedgerError: It is damaged.
+        DamagedLedgerError: It is damaged.
     """
     if kind not in _KINDS:
         raise LedgerVersionError(f"the ledger has records of the unknown kind {kind!r}", remedy="upgrade dagster_operators")
-    return from_json(_KINDS[kind], text)
+    try:
+        return from_json(_KINDS[kind], text)
+    except LedgerVersionError:
+        raise
+    except LedgerError as error:
+        raise DamagedLedgerError(f"a record of the ledger cannot be read: {error.problem}", remedy=MADE_WHOLE) from None

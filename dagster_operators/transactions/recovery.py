@@ -11,7 +11,7 @@ from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, 
 from dagster_operators.graph.outputs import partitioned
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.lost import how_to_repair
+from dagster_operators.transactions.lost import how_to_repair, lost_table
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, Slices
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
@@ -128,6 +128,9 @@ def check_tables(view: LedgerView, tables: Mapping[str, TableStatus], plan: Plan
                 "a table that the pipeline no longer writes was deleted", pipeline=view.name, table=dataset,
                 remedy=f"let it be forgotten: pipeline.drop({name!r}); or restore it from a backup",
             )  # fmt: skip
+        if not tables[dataset].exists:
+            gone = [other for other in view.versions if other != dataset and not tables[other].exists]
+            raise _deleted(view, [dataset, *gone], version)
         check_table(view, dataset, tables[dataset], version, view.last_epochs.get(dataset, 0))
     for dataset in plan.datasets.keys() - view.versions.keys():
         if tables[dataset].exists:
@@ -138,9 +141,12 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
     """The table is ours, at ``version``, and ``last_epoch`` is the last of our epochs in it."""
     place = {"pipeline": view.name, "table": dataset, "found_version": status.version, "expected_version": version}
     if not status.exists:
-        raise RestoredTableError(
-            "a table of the pipeline was deleted",
-            remedy=f"put its folder back from a backup; or, if only its log is gone, {how_to_repair(dataset, 'ours')}",
+        raise _deleted(view, [dataset], version)
+    if status.pipeline not in ("", view.pipeline) and not newest_epoch(view):
+        raise LedgerError(
+            "the storage root has tables of a pipeline, and its ledger knows no epoch: the ledger that they belong to is lost",
+            remedy="put the folder ledger back from a backup, in place of the new one; without one, move the tables and states "
+            "away, or choose another storage root, and begin anew",
             **place,
         )
     if status.pipeline != view.pipeline:
@@ -173,6 +179,14 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
         )
 
 
+def _deleted(view: LedgerView, datasets: list[str], version: int) -> RestoredTableError:
+    others = f" (and {len(datasets) - 1} more)" if datasets[1:] else ""
+    return RestoredTableError(
+        f"a table of the pipeline was deleted{others}", pipeline=view.name, table=datasets[0], found_version=-1,
+        expected_version=version, remedy=lost_table(datasets, view),
+    )  # fmt: skip
+
+
 def newest_epoch(view: LedgerView) -> int:
     """The newest epoch that may be in a table: the decided one, else the last completed one."""
     return view.decision.epoch if view.decision else view.last_epoch
@@ -200,7 +214,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             raise ChangedPipelineError(
                 "the table can have no change data feed: the storage root takes no conditional writes, or others have given the "
                 "table features that this package does not write",
-                remedy="leave change_feed=True out; PipelineSource(..., changes=True) reads what changes in the table without it",
+                remedy="leave change_feed=True out; PipelineSource with changes=True reads what changes in the table without it",
                 **place,
             )
         anew = dataset in replaced or status.version == 0
@@ -379,7 +393,7 @@ def base_for_commit(view: LedgerView, dataset: str, status: TableStatus) -> int 
         ForeignWriteError, RestoredTableError: The table is not as the decision found it.
     """
     if view.decision is None:
-        raise LedgerError("nothing is decided", pipeline=view.name)
+        raise LedgerError("nothing is decided", pipeline=view.name, remedy="start a new run")
     epoch, version = view.decision.epoch, view.versions.get(dataset, 0)
     last_epoch = view.last_epochs.get(dataset, 0)
     if status.applied_epoch < epoch:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dagster_operators.errors import LedgerError
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, files_of, lost_error
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.records import Begin, Complete, Drop, Entry, Record, Repair
 from dagster_operators.transactions.transition import Transition, unfinished_in
@@ -59,12 +59,13 @@ def _changes(run: Coordinator, view: LedgerView, attempt: StageAttempt, datasets
     """All files of each table under its new name, in the attempt's own folder, instead of all that there were."""
     for new, old in datasets.items():
         adds, there = list[FileEntry](), run.files(old, view.versions[old]) if old in view.versions else []
-        if lost := lost_files(run.root, sizes_of([Change(old, tuple(there))])):
+        if lost := lost_files(run.root, files_of([Change(old, tuple(there))])):
             raise lost_error(lost, "a table cannot be renamed", PUT_BACK, view=view, pipeline=run.pipeline)
+        digests = run.root.known_digests([f"{old}/{entry.path}" for entry in there])
         for entry in there:
             path = f"{attempt.directory(new)}/{entry.path}"
             run.root.link(f"{old}/{entry.path}", f"{new}/{path}")
-            adds.append(replace(entry, path=path))
+            adds.append(replace(entry, path=path, digest=digests.get(f"{old}/{entry.path}", "")))
             reach("rename:half_taken", stage=attempt.stage)
         gone = [entry.path for entry in run.files(new, view.versions[new])] if new in view.versions else []
         yield Change(new, tuple(adds), tuple(gone))

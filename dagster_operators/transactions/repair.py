@@ -35,15 +35,16 @@ from dagster_operators.transactions.view import LedgerView
 Keep = Literal["ours", "theirs"]
 
 
-def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | None]:
+def repair_table(run: RunContext, dataset: str, keep: Keep, *, replaced: bool = False) -> Steps[Repair | None]:
     """Put our content back (``ours``) or accept what is there (``theirs``); None when the table is as it should be.
 
     Restoring comes before the record: after a crash in between, the table is still not as the ledger says, and is repaired again.
+    Of a table that is ``replaced`` as a whole next only the log has to be as the ledger says: its files may be lost.
     """
     view: LedgerView = yield ReadLedger()
     fence(view, run)
     place = {"pipeline": run.pipeline, "table": dataset}
-    status = yield from _status(view, dataset, keep)
+    status = yield from _status(view, dataset, keep, replaced=replaced)
     if dataset not in view.versions and not (status and status.exists and status.pipeline == view.pipeline):
         if status is None:
             return None
@@ -52,21 +53,22 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     status = status or TableStatus()
     if not status.exists or status.pipeline != view.pipeline:
         raise RestoredTableError(
-            "the table was deleted or replaced; it cannot be repaired from its own log", remedy="restore a backup", **place
-        )
+            "the table was deleted, or another one is in its place; it cannot be repaired from its own log",
+            remedy=_where_it_is_not(dataset, keep, is_other=status.exists), **place,
+        )  # fmt: skip
     expected = view.versions.get(dataset, 0)
     same = status.version >= expected and (yield CompareTable(dataset, expected))
     if _is_as_expected(view, dataset, status) and same:
-        if lost := (yield FindLostContent(dataset)):
+        if not replaced and (lost := (yield FindLostContent(dataset))):
             raise lost_error(
                 lost, "the table is as the ledger says, and not all of its files are", PUT_BACK, view=view, pipeline=view.name
             )
         return None
-    if marked := (yield FindMarked(dataset)):
+    if not replaced and (marked := (yield FindMarked(dataset))):
         raise _has_marked_rows(run, dataset, len(marked))
     found = status.version
     if keep == "ours":
-        status = yield from _restore(view, dataset, status, run)
+        status = yield from _restore(view, dataset, status, run, replaced=replaced)
     else:
         yield from _check_acceptable(view, dataset, status, run)
     digest: str = yield ReadDigest(dataset, status.version)
@@ -89,13 +91,23 @@ def _has_marked_rows(run: RunContext, dataset: str, files: int) -> LedgerError:
     )
 
 
-def _status(view: LedgerView, dataset: str, keep: Keep) -> Steps[TableStatus | None]:
+def _where_it_is_not(dataset: str, keep: Keep, *, is_other: bool) -> str:
+    """A way on where a table is not there, or another one is."""
+    backup = "put its folder back from a backup"
+    if is_other:
+        return f"move that one away, then {backup}; or {how_to_repair(dataset, 'ours')}, as far as its files are there"
+    return f"{backup}; or {how_to_repair(dataset, 'ours')}" if keep == "theirs" else backup
+
+
+def _status(view: LedgerView, dataset: str, keep: Keep, *, replaced: bool) -> Steps[TableStatus | None]:
     """What the table says; for our content to come back its log is ended before damage, or the table made anew if it is gone.
 
     None: there was nothing but damage, and the ledger knows no epoch in the table, which is created when the next one begins.
     """
     try:
         status: TableStatus = (yield ReadTables((dataset,)))[dataset]
+        if keep == "ours":
+            yield FindMarked(dataset, whole=True)  # deltalake reads entries of which no other reader makes anything
     except DamagedTableError:
         if keep == "theirs":
             raise
@@ -108,8 +120,8 @@ def _status(view: LedgerView, dataset: str, keep: Keep) -> Steps[TableStatus | N
     record = view.plan.datasets.get(dataset) if view.plan else None
     if record is None:
         return status
-    if lost := (yield FindLostContent(dataset)):
-        raise lost_error(lost, "the table is gone and cannot be made anew", PUT_BACK, view=view, anew=False, pipeline=view.name)
+    if not replaced and (lost := (yield FindLostContent(dataset))):
+        raise lost_error(lost, "the table is gone and cannot be made anew", PUT_BACK, view=view, pipeline=view.name)
     made: TableStatus = yield CreateTable(dataset, record, view.pipeline, 1)
     return made
 
@@ -138,10 +150,10 @@ def _is_as_expected(view: LedgerView, dataset: str, status: TableStatus) -> bool
     return True
 
 
-def _restore(view: LedgerView, dataset: str, status: TableStatus, run: RunContext) -> Steps[TableStatus]:
+def _restore(view: LedgerView, dataset: str, status: TableStatus, run: RunContext, *, replaced: bool) -> Steps[TableStatus]:
     """Whether or not a decided epoch is in it: it is committed again afterwards."""
     epoch = view.last_epochs.get(dataset, 0)
-    result: TableStatus | Conflict = yield RestoreTable(dataset, status.version, epoch, view.pipeline)
+    result: TableStatus | Conflict = yield RestoreTable(dataset, status.version, epoch, view.pipeline, replaced)
     if isinstance(result, Conflict):
         raise LedgerError(
             "the table is being written right now", pipeline=run.pipeline, table=dataset, remedy="stop the writer, then repair"

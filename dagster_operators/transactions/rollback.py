@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import LedgerError
+from dagster_operators.errors import LedgerError, call_of
 from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.codec import MADE_WHOLE
 from dagster_operators.transactions.deciding import require_none_waiting
-from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, files_of, lost_error
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.plan import DatasetRecord, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Drop, Record
@@ -40,7 +41,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     view = run.settle()
     require_none_waiting(view)
     target = run.past.at(epoch)
-    _check_sinks(run, target, keep_sinks=keep_sinks)
+    _check_sinks(run, view, target, keep_sinks=keep_sinks)
     found = _Found.of(run.records(*_KINDS), target)
     place = {"pipeline": run.pipeline, "epoch": epoch}
     if view.last_complete is not None and target.begin_id == view.last_complete.begin_id:
@@ -49,7 +50,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     if gone := sorted(then.keys() & found.dropped | then.keys() - view.versions.keys()):
         raise _deleted(gone[0], found, place)
     changes = list(_changes(run, view, target, then, found))
-    if lost := lost_files(run.root, sizes_of(changes)):
+    if lost := lost_files(run.root, files_of(changes)):
         remedy = f"{PUT_BACK}; or go back to an epoch without it: an earlier one, or one behind which a rebuild took its place"
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", remedy, pipeline=run.pipeline)
     to = Transition(
@@ -68,20 +69,21 @@ def _deleted(dataset: str, found: _Found, place: Mapping[str, Any]) -> LedgerErr
         remedy = (
             f"go back to epoch {max(found.replaced.values())} or a later one; "
             "or put the program back to what it was and call pipeline.rebuild(); "
-            "pipeline.read(table, epoch=...) reads the tables as they were"
+            f"pipeline.read takes epoch={place['epoch']}, and reads the tables as they were"
         )
     return LedgerError(cause, **place, table=dataset, remedy=remedy)
 
 
-def _check_sinks(run: Coordinator, target: Complete, *, keep_sinks: bool) -> None:
+def _check_sinks(run: Coordinator, view: LedgerView, target: Complete, *, keep_sinks: bool) -> None:
     later = (complete for complete in run.history() if complete.epoch > target.epoch)
     sinks = sorted({name for complete in later for name in complete.external})
     if sinks and not keep_sinks:
+        anew = call_of("reset", sorted((view.last_complete or target).sources), 0, tables="restart", keep_sinks=True)
         raise LedgerError(
             f"{', '.join(sinks)} has taken rows since, which cannot be taken back", pipeline=run.pipeline, epoch=target.epoch,
             sink=sinks[0],
-            remedy="if it may keep them and get them again: pipeline.rollback(..., keep_sinks=True); one of changes is not told "
-            'which of them are gone: to have it right begin anew: pipeline.reset(sources, 0, tables="restart", keep_sinks=True), '
+            remedy=f"if it may keep them and get them again: {call_of('rollback', target.epoch, keep_sinks=True)}; a sink of "
+            f"changes is not told which of them are gone: to have it right begin anew: {anew}, "
             "and before the next epoch put a sink of another name and place where it is in the program (its decision: keep)",
         )  # fmt: skip
 
@@ -134,7 +136,7 @@ class _Found:
     def plan(self, view: LedgerView, target: Complete) -> PlanRecord:
         """The plan of the epoch, with all datasets that there are now."""
         if self.begin is None:
-            raise LedgerError("the epoch has no begin", pipeline=view.name, epoch=target.epoch)
+            raise LedgerError("the epoch has no begin", pipeline=view.name, epoch=target.epoch, remedy=MADE_WHOLE)
         return as_completed(self.begin.plan, target, view, self.datasets)
 
 

@@ -63,10 +63,12 @@ class Rounds:
     Attributes:
         loop: The loop's name.
         parts: What each of its rounds consists of.
+        limit: After how many rounds it ends though rows go round; None if it does not.
     """
 
     loop: str
     parts: tuple[StageRecord | Rounds, ...]
+    limit: int | None = None
 
     def own(self) -> tuple[StageRecord, ...]:
         """The stages that are in the loop itself, and in none within it."""
@@ -82,7 +84,9 @@ class Rounds:
         )
 
     def goes_on(self, prepared: Mapping[str, Piece], iteration: tuple[int, ...]) -> bool:
-        """Whether rows of a round go round to the next one."""
+        """Whether rows of a round go round to the next one, and there is a next one."""
+        if self.limit is not None and iteration[-1] + 1 >= self.limit:
+            return False
         return any(bool(prepared[str(StageKey(stage.name, iteration))].goes_round) for stage in self.own())
 
     def last(self, prepared: Mapping[str, Piece], around: tuple[int, ...] = ()) -> int | None:
@@ -122,7 +126,7 @@ def _parts(plan: PlanRecord, stages: Sequence[StageRecord], depth: int) -> Itera
 
     for loop, members in itertools.groupby(stages, inner):
         if loop:
-            yield Rounds(loop, tuple(_parts(plan, tuple(members), depth + 1)))
+            yield Rounds(loop, tuple(_parts(plan, tuple(members), depth + 1)), plan.ends.get(loop))
         else:
             yield from members
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import DamagedTableError, LostFileError, RestoredTableError, StorageError
+from dagster_operators.storage.causes import way_out
 from dagster_operators.storage.delta_commit import (
     CHANGE_FEED,
     GONE,
@@ -23,11 +24,13 @@ from dagster_operators.storage.delta_commit import (
     unkept_settings,
 )
 from dagster_operators.storage.delta_log import entry_path
-from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
+from dagster_operators.storage.log_damage import damage, mend, settle
 from dagster_operators.storage.log_entries import versions_of
 from dagster_operators.storage.log_entry import LogEntry
-from dagster_operators.storage.log_history import added_since
+from dagster_operators.storage.log_history import added_since, marked_files
+from dagster_operators.storage.log_sense import refusals
 from dagster_operators.storage.presence import lost_files
+from dagster_operators.storage.uri import public_uri
 from dagster_operators.transactions.effects import (
     CommitTable,
     Conflict,
@@ -37,7 +40,7 @@ from dagster_operators.transactions.effects import (
     TableStatus,
 )
 from dagster_operators.transactions.logged import as_read, bounds_of, logged, partition_of, unlogged
-from dagster_operators.transactions.lost import PUT_BACK, computed_anew, how_to_repair, lost_error
+from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error, lost_table, written_files
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.schema import Schema, comments_of
 
@@ -202,8 +205,8 @@ class Tables:
         with self._turn(effect.dataset):
             if self.status(effect.dataset, effect.pipeline).version != effect.found:
                 return Conflict()
-            sizes = {f"{effect.dataset}/{path}": file.size for path, file in content.items()}
-            if lost := lost_files(self._root, sizes):
+            files = written_files(effect.dataset, content.values())
+            if not effect.replaced and (lost := lost_files(self._root, files)):
                 raise _content_lost(effect, lost)
             done = self._restored_by_version(effect, content) or self._restored_by_files(effect, content)
             if not done:
@@ -231,7 +234,7 @@ class Tables:
                 return True
             if unkept:
                 log.load(effect.found).restore(unkept[0], commit_properties=properties)
-        except (DeltaError, OSError, StorageError):
+        except (DeltaError, OSError, StorageError, RestoredTableError):
             return False
         return bool(unkept)
 
@@ -297,12 +300,16 @@ class Tables:
         if found is None or found.version != version:
             problem = f"version {version} of a table cannot be read"
             with self._readable(dataset, problem, version), self._log(dataset).at(version) as table:
-                self._require_whole(dataset, version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
                 by = table.metadata().partition_columns
             files = {
                 row["path"]: FileEntry(
-                    row["path"], row["size_bytes"], row["num_records"] or 0, bounds_of(row), partition_of(row, by)
+                    row["path"],
+                    row["size_bytes"],
+                    row["num_records"] or 0,
+                    bounds_of(row),
+                    partition_of(row, by),
+                    changed_at=row["modification_time"] or 0,
                 )
                 for row in actions.to_struct_array().to_pylist()
             }
@@ -317,10 +324,9 @@ class Tables:
         with self._readable(dataset), log.reading() as table:
             if table is None:
                 return TableStatus(alterable=self._root.creates)
-            self._require_whole(dataset, table.version())
             stamp = log.read_stamp(table.version())
             if stamp == GONE:  # a checkpoint alone tells of this version: nothing can be appended to it
-                raise StorageError("the last entry of the log is missing", table=dataset)
+                raise StorageError("the last entry of the log is missing", table=dataset, remedy=lost_table([dataset]))
             schema_json = table.schema().to_json()
             plain = is_plain(table)
             has_feed = table.metadata().configuration.get(CHANGE_FEED) == "true"
@@ -340,19 +346,15 @@ class Tables:
     def _readable(self, dataset: str, problem: str = "a table cannot be read", version: int = 0) -> Iterator[None]:
         """Errors of a log that is damaged, or ends before a version, say so."""
         try:
-            with self._root.guard(dataset, problem):
+            with self._root.guard(dataset, problem), refusals(dataset, self._root.uri):
                 yield
         except StorageError:
             if not self._root.exists(dataset) and self._root.exists(""):
                 raise RestoredTableError(
                     f"{problem}: its folder is gone", table=dataset, file=self._root.join(dataset),
-                    remedy=f"put it back from a backup; or, if only its log is gone, {how_to_repair(dataset, 'ours')}",
+                    remedy=lost_table([dataset]),
                 ) from None  # fmt: skip
-            if found := damage(self._root, dataset):
-                raise DamagedTableError(
-                    f"{problem}: {found}", table=dataset, file=self._root.join(dataset),
-                    remedy=f"put its folder back from a backup; or {how_to_repair(dataset, 'ours')}, from its files",
-                ) from None  # fmt: skip
+            self._require_whole(dataset, problem)
             if version > (last := max(versions_of(self._root, dataset), default=version)):
                 raise RestoredTableError(
                     f"{problem}: the table is older than the ledger says, its log ends with version {last}", table=dataset,
@@ -360,9 +362,20 @@ class Tables:
                 ) from None  # fmt: skip
             raise
 
-    def _require_whole(self, dataset: str, version: int) -> None:
-        if has_empty_entry(self._root, dataset, version):
-            raise StorageError("an entry of the log is empty", table=dataset)
+    def marked(self, dataset: str, *, whole: bool) -> set[str]:
+        """The active files that have rows which are marked as deleted; with ``whole`` only of a log that is as it was written.
+
+        Raises:
+            DamagedTableError: The log is damaged.
+        """
+        if whole:
+            self._require_whole(dataset, "not all of a table's log can be read")
+        return marked_files(self._root, dataset)
+
+    def _require_whole(self, dataset: str, problem: str) -> None:
+        if found := damage(self._root, dataset):
+            place = self._root.join(dataset)
+            raise DamagedTableError(f"{problem}: {found}", table=dataset, file=place, remedy=lost_table([dataset])) from None
 
     def mend(self, dataset: str) -> bool:
         """Get damaged entries of the table's log out of the way; whether there were some, also at an earlier try."""
@@ -385,7 +398,7 @@ class Tables:
             f"{problem}: {self._root.redact(str(error))}",
             table=dataset,
             file=self._root.join(dataset),
-            remedy="check that the storage root can be written and has free space, then run again",
+            remedy=way_out(error, public_uri(self._root.uri)),
         )
 
 
@@ -410,10 +423,9 @@ def _other_columns(status: TableStatus, known: str, schema_json: str) -> str:
 
 
 def _content_lost(effect: RestoreTable, lost: Mapping[str, str]) -> LostFileError:
-    """What is there can be accepted, and the table computed anew: only then, as a rebuild goes on from what the ledger says."""
-    error = lost_error(lost, "our content cannot be put back", PUT_BACK, anew=False, version=effect.found)
-    accepted = how_to_repair(effect.dataset, "theirs")
-    error.remedy += f"; or {accepted}, and then {computed_anew(lost)}" if computed_anew(lost) else f"; or {accepted}"
+    """The table is computed anew, or what is there accepted."""
+    error = lost_error(lost, "our content cannot be put back", PUT_BACK, version=effect.found)
+    error.remedy += f"; or {how_to_repair(effect.dataset, 'theirs')}"
     return error
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from dagster_operators.errors import LedgerError, StorageError
-from dagster_operators.storage.log_history import marked_files, tell_versions
+from dagster_operators.storage.log_history import tell_versions
 from dagster_operators.storage.partitions import files_without
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
@@ -23,8 +23,8 @@ from dagster_operators.transactions.contents import content_of, others
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
-from dagster_operators.transactions.lost import sizes_of
-from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.lost import files_of, written_files
+from dagster_operators.transactions.manifest import MANIFEST_AGAIN, Manifest
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
 from dagster_operators.transactions.records import Begin, Prepared, Record
@@ -139,19 +139,19 @@ class World:
                 return self._tables.digest(dataset, version)
             case fx.TellVersions(dataset, after):
                 return tell_versions(self._root, dataset, after)
-            case fx.FindMarked(dataset):
-                return marked_files(self._root, dataset)
+            case fx.FindMarked(dataset, whole):
+                return self._tables.marked(dataset, whole=whole)
             case fx.FindWithoutColumns(dataset, version, columns):
                 files = [file for file in self._tables.files(dataset, version) if not file.is_ours]
                 return files_without(self._root, {f"{dataset}/{file.path}": file.size for file in files}, columns)
             case fx.FindLostContent(dataset):
                 content = content_of(self._ledger, self._tables, dataset)
-                return lost_files(self._root, {f"{dataset}/{path}": file.size for path, file in content.items()})
-            case fx.FindLost(sizes, beside):
+                return lost_files(self._root, written_files(dataset, content.values()))
+            case fx.FindLost(files, beside):
                 if beside and not self._root.is_local:
                     pipeline = self._ledger.pipeline()
                     self._beside = (beside, started(lambda: self._tables.statuses(beside.datasets, pipeline)))
-                return lost_files(self._root, sizes)
+                return lost_files(self._root, files)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
 
     def _change(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
@@ -166,7 +166,7 @@ class World:
                 ready = {} if self._root.is_local else {"ready": partial(self._stored, record)}
                 return self._ledger.append(record, version, **ready)
             case fx.WriteManifest(manifest):
-                self._root.flush(sizes_of(manifest.changes))
+                self._root.flush(files_of(manifest.changes))
                 text = manifest.to_json().encode()
                 path = _manifest_path(manifest.epoch, manifest.stage, manifest.attempt)
                 if self._root.is_local:
@@ -206,7 +206,8 @@ class World:
             case fx.CommitTable():
                 return self._commit(effect)
             case fx.RestoreTable():
-                return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
+                content = content_of(self._ledger, self._tables, effect.dataset, replaced=effect.replaced)
+                return self._tables.restore(effect, content)
             case fx.MendLog(dataset):
                 return self._tables.mend(dataset)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
@@ -241,7 +242,9 @@ class World:
         text = self._written.get(path) or (asked and asked.result()) or self._root.read(path)
         if text is None or hashlib.sha256(text).hexdigest() != effect.digest:
             problem = "is missing" if text is None else "was changed"
-            raise LedgerError(f"a manifest {problem}", stage=effect.stage, epoch=effect.epoch, file=self._root.join(path))
+            raise LedgerError(
+                f"a manifest {problem}", stage=effect.stage, epoch=effect.epoch, file=self._root.join(path), remedy=MANIFEST_AGAIN
+            )
         return Manifest.from_json(text.decode())
 
     def _list_attempts(self, epoch: int, *, streams_only: bool) -> frozenset[str]:

@@ -60,7 +60,12 @@ def parse_ddl(ddl: str) -> tuple[Field, ...]:
     names: set[str] = set()
     for field in fields:
         if field.name.lower() in names:
-            raise SchemaError(f"the schema declares {field.name!r} twice", expression=ddl, column=field.name)
+            raise SchemaError(
+                f"the schema declares {field.name!r} twice",
+                expression=ddl,
+                column=field.name,
+                remedy="give one of them another name",
+            )
         names.add(field.name.lower())
     return fields
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import SchemaError
+from dagster_operators.errors import SchemaError, located
 from dagster_operators.types.data_type import Array, DataType, Field, Map, Struct
 from dagster_operators.types.ddl import parse_ddl, render_ddl
 from dagster_operators.types.spark_json import parse_json, render_json
@@ -69,7 +69,9 @@ class Schema:
         names: set[str] = set()
         for field in schema:
             if field.name.lower() in names:
-                raise SchemaError(f"the schema declares {field.name!r} twice", column=field.name)
+                raise SchemaError(
+                    f"the schema declares {field.name!r} twice", column=field.name, remedy="give one of them another name"
+                )
             names.add(field.name.lower())
         return cls(tuple(map(spark_field, schema)))
 
@@ -89,13 +91,17 @@ class Schema:
         """As Arrow, in the types that Spark sends and takes.
 
         Raises:
-            SchemaError: A type has no counterpart.
+            SchemaError: A type has no counterpart; the error names the column.
         """
         import pyarrow as pa
 
         from dagster_operators.types.arrow_schema import arrow_field
 
-        return pa.schema(list(map(arrow_field, self.fields)))
+        fields = []
+        for field in self.fields:
+            with located(column=field.name):
+                fields.append(arrow_field(field))
+        return pa.schema(fields)
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -31,9 +31,9 @@ NOT_OURS = {"PipelineComponent", "PipelineIOManager", "PipelineResource", "Spark
 """Dagster's own kinds of classes, which Dagster checks."""
 
 DERIVED = {
-    "ArrowOperator", "Collector", "EpochResult", "KeyedStream", "OperatorConstructor", "OperatorContext", "PipelineTranslator",
-    "Query", "Registry", "Sink", "SinkAttempt", "SinkRows", "Snapshot", "SourceOperator", "Sources", "Stream", "Window",
-    "WindowedStream", "registry",
+    "ArrowOperator", "Collector", "CustomUnaryOperation", "DataSet", "EpochResult", "KeyedStream", "OperatorConstructor",
+    "OperatorContext", "PipelineTranslator", "Query", "Registry", "RichFunction", "RuntimeContext", "Sink", "SinkAttempt",
+    "SinkRows", "Snapshot", "SourceOperator", "Sources", "Stream", "Window", "WindowedStream", "registry",
 }  # fmt: skip
 """Derived from, handed to the user's code or given back, not made by a user's call with settings."""
 
@@ -41,7 +41,7 @@ DERIVED = {
 def public() -> Iterator[tuple[str, Callable[..., Any], int]]:
     """Each callable that users give arguments: its name, itself, and whether it has a receiver."""
     for name in do.__all__:
-        if name not in DERIVED | NOT_OURS | {"frontier"}:
+        if name not in DERIVED | NOT_OURS | {"data_sets", "frontier"}:
             yield name, getattr(do, name), 0
     for name in (*FRONTIER, "CapabilityState", "StashState", "ValueState"):
         yield name, getattr(do.frontier, name), 0

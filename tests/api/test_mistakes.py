@@ -13,6 +13,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.connectors.row_batch import batch_to_arrow
+from dagster_operators.errors import PipelineError
 from dagster_operators.functions.values import as_array
 from dagster_operators.types.schema import Schema
 
@@ -110,3 +111,17 @@ def test_there_are_many_and_each_says_what_is_wrong() -> None:
     assert len({code for code, _ in known}) == len(known)
     raw = re.compile(r"(has no len|expected string|not iterable|not a mapping|not supported between)")
     assert [code for code, expected in known if raw.search(expected)] == []
+
+
+def test_what_is_no_source_or_sink_is_told_all_that_there_are(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path))
+    rows = pipeline.source("rows", do.MemorySource([], schema="v long"))
+    given: Any = "out"
+    for call, ending in (
+        (lambda: pipeline.source("other", given), "Source"),
+        (lambda: rows.to_sink(given), "Sink"),
+    ):
+        with pytest.raises(PipelineError) as refused:
+            call()
+        there = {name for name in do.__all__ if name.endswith(ending)} - {ending}
+        assert {name for name in there if name not in refused.value.remedy} == set()

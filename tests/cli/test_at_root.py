@@ -54,7 +54,7 @@ def test_status_tells_how_a_pipeline_stands(root: Path) -> None:
     lines = told("status", root).splitlines()
     assert lines[0] == f"pipeline numbers in {root}"
     assert lines[1].startswith("epoch 3 was completed at 2")
-    assert lines[2:4] == ["  table clean: 9 rows, version 3", "  table sums: 1 rows, version 3"]
+    assert lines[2:4] == ["  table clean: 9 rows, version 3", "  table sums: 1 row, version 3"]
     assert lines[-1] == "nobody is at work"
     state = found("status", root)
     assert (state["epoch"], state["rows"], state["open"], state["wrong"]) == (3, {"clean": 9, "sums": 1}, None, [])
@@ -76,13 +76,14 @@ def test_status_tells_of_an_epoch_under_way_and_of_whose_it_is(root: Path) -> No
 def test_going_back_as_json_and_remedies_as_commands(root: Path) -> None:
     assert found("rollback", root, 2) == {"epoch": 4, "transition": "rollback to epoch 2"}
     unsaid = told("reset", root, "numbers", "--to", 1, code=1)
-    assert "--tables restart empties the tables and the state behind it; --tables keep leaves them as they are" in unsaid
-    assert f"dagster-operators rollback {root} ..." in unsaid
+    assert f"dagster-operators reset {root} numbers --to 1 --tables keep leaves the tables as they are" in unsaid
+    assert "restart" not in unsaid  # no plan was kept of this pipeline, so that nobody knows what is behind the source
+    assert f"dagster-operators rollback {root} 1" in unsaid
     assert found("reset", root, "numbers", "--to", 1, code=1)["error"] == "PipelineError"
     assert found("reset", root, "numbers", "--to", 1, "--tables", "keep") == {
         "epoch": 5, "transition": "reset numbers to epoch 1"
     }  # fmt: skip
-    assert found("drop", root, "nothing", code=1)["error"] == "LedgerError"  # no plan was kept of this pipeline
+    assert found("drop", root, "nothing", code=1)["error"] == "LedgerError"
     assert found("diff", root, code=1)["where"]["pipeline"] == "numbers"
 
 
@@ -182,7 +183,7 @@ def test_doctor_finds_nothing_in_a_sound_root(root: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
     findings = found("doctor", root)
     assert {finding["check"] for finding in findings if finding["verdict"] != "ok"} <= {"space"}
-    assert len(findings) == 10
+    assert len(findings) == 11
     assert not [path for path in (root / "owners").iterdir() if "probe" in path.name]
 
 

@@ -96,7 +96,7 @@ def test_run_runs_until_nothing_is_new(file, tmp_path, monkeypatch, sail):
     monkeypatch.chdir(tmp_path)
     first = command("run", file).splitlines()
     assert first[0].startswith("epoch 1: events 3, total__sum 2, two__a__sum 2, two__b__sum 2 (")
-    assert first[1] == "1 epochs in data/dataflow"
+    assert first[1] == "1 epoch in data/dataflow"
     assert command("run", file, "--root", "data/dataflow") == "the sources hold nothing new; data/dataflow is as it was\n"
     (tmp_path / "in" / "b.csv").write_text("t,v\n2026-01-01 00:00:05,3\n")
     assert command("run", file).splitlines()[0].startswith("epoch 2: events 3, total__sum 1, two__a__sum 1, two__b__sum 1 (")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from click.testing import CliRunner
@@ -47,11 +48,11 @@ def test_an_operator_is_three_files_in_one_folder_and_an_entry_point(tmp_path, w
 @pytest.mark.usefixtures("sail")
 def test_what_it_wrote_passes_its_tests_once_it_is_installed(tmp_path):
     environment = Environment.make(tmp_path / "environment")
-    folders = []
-    for name, way in (("drop_nulls", "relational"), ("new_keys", "batch")):
-        new_operator(name, tmp_path, way)
-        folders.append(tmp_path / f"dagster-operators-{name.replace('_', '-')}")
-        environment.install(folders[-1])
+    new_operator("drop_nulls", tmp_path, "relational")
+    folders = [tmp_path / "dagster-operators-drop-nulls"]
+    done = run("new_keys", "--add-to", folders[0], "--batch")
+    assert done.exit_code == 0, done.output
+    environment.install(folders[0])
     options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null", "--rootdir", str(tmp_path)]
     done = environment.run("-m", "pytest", *options, *map(str, folders), DAGSTER_OPERATORS_ENGINE="sail", RUST_LOG="off")
     assert done.returncode == 0, done.stdout.decode()[-4000:]
@@ -88,6 +89,27 @@ def test_a_name_that_is_taken_is_refused_with_who_has_it(tmp_path, name):
 def test_a_class_of_this_package_is_not_hidden(tmp_path):
     with pytest.raises(PipelineError, match="a class 'Stream' would be mistaken"):
         new_operator("stream", tmp_path)
+
+
+def test_a_package_gets_a_second_operator_and_nothing_in_it_is_overwritten(tmp_path):
+    folder = tmp_path / "dagster-operators-drop-nulls"
+    assert run("drop_nulls", "--into", tmp_path).exit_code == 0
+    assert run("new_keys", "--add-to", folder, "--batch").exit_code == 0
+    points = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]["dagster_operators.operators"]
+    assert points == {
+        "drop_nulls": "dagster_operators_drop_nulls.lowering:register",
+        "new_keys": "dagster_operators_drop_nulls.new_keys.lowering:register",
+    }
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert [path for path, text in before.items() if b"$" in text] == []
+    assert folder / "src/dagster_operators_drop_nulls/new_keys/physical.py" in before
+    for name, place, told in (
+        ("new_keys", folder, "is there already"),
+        ("other", folder / "docs", "has no pyproject.toml"),
+    ):
+        done = run(name, "--add-to", place)
+        assert (done.exit_code, told in done.output) == (1, True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_nothing_is_overwritten(tmp_path):

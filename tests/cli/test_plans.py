@@ -98,7 +98,7 @@ def test_run_runs_epochs(files, tmp_path, monkeypatch):
     (tmp_path / "secrets.json").write_text('{"storage_options": {}}')
     assert command("run", files["old"], "--root", root) == "epoch 1: 0 rows in big\n"
     more = command("run", files["old"], "--root", root, "--until-caught-up", "--secrets", str(tmp_path / "secrets.json"))
-    assert more == "epoch 2: 1 rows in big\nepoch 3: 1 rows in big\n"
+    assert more == "epoch 2: 1 row in big\nepoch 3: 1 row in big\n"
     assert command("run", files["old"], "--root", root, "--until-caught-up") == "the sources hold nothing new\n"
     assert command("run", files["old"], "--root", root) == "nothing new after epoch 3\n"
 

@@ -130,7 +130,7 @@ def test_a_plan_with_secrets_is_compared_on_an_engine(tmp_path: Path) -> None:
     assert not json.loads(command("diff", root, plan, "--json"))["types_compared"]
     (told,) = command("diff", root, plan).splitlines()[-1:]
     typed = shlex.split(told.partition("dagster-operators ")[2])
-    assert 'give it again: --secrets FILE, with {"secrets": {"out": {"dsn": ...}}}' in command(*typed, code=1)
+    assert 'give it again: --secrets FILE, with {"secrets": {"out": {"dsn": "the secret"}}}' in command(*typed, code=1)
     seen = json.loads(command(*typed, "--secrets", secrets, "--json"))
     assert seen["types_compared"]
     assert any("v was integer and is long" in one["problem"] for one in seen["verdicts"])

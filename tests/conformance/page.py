@@ -36,8 +36,9 @@ On Sail a pipeline with one of them in an expression is refused when it is plann
 both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
 this page. What depends on values is not known then. Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`,
 `timestamp_seconds`): what may not fit is calculated there in a wider type and cast back, so that it fails as on Spark. Times
-before 1970 as numbers (`unix_seconds`, `unix_millis`, casts) are rounded down first, as Spark does. And `factorial(25)`, a
-negative length of `substring`, `'1.5d'` as a number, dates with blanks or a time behind them, zones as `'+02:00'` in
+before 1970 as numbers (`unix_seconds`, `unix_millis`, casts) are rounded down first, as Spark does. Floating-point numbers are
+rounded to places, and cast to decimals, by their texts: Spark rounds 1.005 to 1.01, as it is written. And `factorial(25)`, a
+negative length of `substring`, `'1.5d'` as a number, `to_date` of dates with blanks or a time, zones as `'+02:00'` in
 `from_utc_timestamp`, and dates before 1678 in `trunc` fail when they are computed, before anything is committed.
 
 The row: {row}.

@@ -102,7 +102,7 @@ def test_a_declared_column_that_the_schema_does_not_know_is_an_error() -> None:
 def test_decimals_have_all_their_digits(unscaled: int, scale: int) -> None:
     data = base64.b64encode(unscaled.to_bytes(17, signed=True)).decode()
     for event in (enveloped(data, parameters={"scale": str(scale)}), enveloped({"scale": scale, "value": data}, name=None)):
-        found = entries(event)[0][1]["price"]
+        found = entries(event, {**COLUMNS, "price": f"decimal(38,{scale})"})[0][1]["price"]
         assert found is not None
         assert Fraction(found) == Fraction(unscaled, 10**scale)
 
@@ -110,7 +110,8 @@ def test_decimals_have_all_their_digits(unscaled: int, scale: int) -> None:
 @pytest.mark.parametrize(("unscaled", "text"), [(0, "0.0000000000"), (1, "0.0000000001"), (-15 * 10**12, "-1500.0000000000")])
 def test_decimals_have_no_exponent_which_sail_does_not_cast(unscaled: int, text: str) -> None:
     data = base64.b64encode(unscaled.to_bytes(17, signed=True)).decode()
-    assert entries(enveloped(data, parameters={"scale": 10}))[0][1]["price"] == text
+    columns = {**COLUMNS, "price": "decimal(20,10)"}
+    assert entries(enveloped(data, parameters={"scale": 10}), columns)[0][1]["price"] == text
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,9 @@ NESTED = {
     "d": "double",
     "f": "float",
     "at": "timestamp",
+    "local": "timestamp_ntz",
+    "day": "date",
+    "price": "decimal(10,2)",
 }
 
 
@@ -245,6 +249,12 @@ NESTED = {
         ("truth", "1", "true"),
         ("data", '"aGVsbG8="', "aGVsbG8="),
         ("d", "NaN", "NaN"),
+        ("f", "0.1", "0.1"),
+        ("f", "1.100000023841858", "1.100000023841858"),
+        ("f", "1.17549435E-38", "1.17549435E-38"),
+        ("d", "0.30000000000000004", "0.30000000000000004"),
+        ("price", "1.1100", "1.1100"),
+        ("at", '"2024-1-2 3:4:5.1234560Z"', "2024-1-2 3:4:5.1234560Z"),
     ],
 )
 def test_nested_values_are_converted_too_and_exact(column: str, value: str, text: str) -> None:
@@ -271,6 +281,23 @@ def test_nested_values_are_converted_too_and_exact(column: str, value: str, text
         ("d", "1e400"),
         ("f", "1e39"),
         ("truth", "2"),
+        ("f", "16777217"),
+        ("f", "0.123456789"),
+        ("d", "9007199254740993"),
+        ("m", '{"a": 0.12345678901234567890}'),
+        ("ts", '["01:02:03Z"]'),
+        ("ts", '["2024-01-01T00:00:00.123456789Z"]'),
+        ("at", '"01:02:03Z"'),
+        ("at", '"T01:02:03"'),
+        ("at", '" 1:2:3"'),
+        ("at", '"10:00"'),
+        ("at", '"today"'),
+        ("at", '"2024-01-01T00:00:00.123456789Z"'),
+        ("local", '"10:00+02:00"'),
+        ("day", '"24:00"'),
+        ("price", "1.115"),
+        ("price", '"1.115"'),
+        ("price", '{"scale": 3, "value": "AN4="}'),
         ("truth", '"yes"'),
         ("data", '"?"'),
         ("data", "1234"),

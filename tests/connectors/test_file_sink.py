@@ -149,6 +149,17 @@ def sink_in(folder: Path) -> do.FileSink:
     return sink
 
 
+@pytest.mark.parametrize("data", ["../mine", "/etc/hostname", "prepared-1-../../mine", "lock", 7, None])
+def test_what_a_forged_manifest_names_is_not_moved(tmp_path: Path, data: Any) -> None:
+    (tmp_path / "mine").write_text("mine")
+    sink = sink_in(tmp_path / "out")
+    for call in (lambda: sink.prepare(1, data, 1), lambda: sink.commit(1, data)):
+        with pytest.raises(NotPreparedError):
+            call()
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not list((tmp_path / "out").glob("*.json"))
+
+
 def test_each_epoch_is_there_once_whatever_is_called_again_or_lost(tmp_path: Path) -> None:
     sink, rows = sink_in(tmp_path), changes((1, "a", "insert"))
     data = sink.write(rows, SinkAttempt(1, "g1-a", 1))

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from dagster_operators.connectors.kafka_records import _time
-from dagster_operators.errors import BadInputError
+from dagster_operators.connectors.kafka_records import UnfitTimeError, _time
 
 
-def test_a_time_out_of_range_names_the_record() -> None:
+def test_a_time_out_of_range_names_the_record_and_goes_on_behind_it_alone() -> None:
     record: Any = SimpleNamespace(timestamp=lambda: (1, 1 << 60), topic=lambda: "t", partition=lambda: 3, offset=lambda: 7)
-    with pytest.raises(BadInputError, match="offset 7 of partition 3") as raised:
+    with pytest.raises(UnfitTimeError) as raised:
         _time(record)
-    assert raised.value.topic == "t"
-    assert "{'offsets': {'3': 8}}" in raised.value.remedy
+    error = raised.value.as_input({2: 5, 3: 7})
+    assert "offset 7 of partition 3" in error.problem
+    assert error.topic == "t"
+    assert "{'offsets': {'2': 5, '3': 8}}" in error.remedy, "a partition that is not named would begin anew"

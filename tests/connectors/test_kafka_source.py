@@ -96,7 +96,7 @@ def test_json_follows_the_schema_and_rejects_what_cannot_be_read(sail, tmp_path,
     rows.to_table("rows")
     with pytest.raises((BadInputError, StageFailedError), match="record") as failure:
         strict.run_epoch()
-    assert 'KafkaSource(..., corrupt="reject")' in failure.value.remedy
+    assert 'KafkaSource with corrupt="reject"' in failure.value.remedy
     assert (failure.value.topic, failure.value.partition, failure.value.offset) == ("json", 0, 2)
     assert failure.value.record == '{"id": "x"'
     assert "file" not in failure.value.where
@@ -444,7 +444,7 @@ def test_another_topic_of_the_name_is_refused_and_the_remedy_works(tmp_path, bro
             other.setattr(KafkaTopic, "bounds", lambda _: bounds)
         with pytest.raises(BadInputError, match="not the one that was read") as failure:
             made.run_epoch()
-    assert 'pipeline.reset(source, {"offsets": {}}, tables="keep")' in failure.value.remedy
+    assert 'pipeline.reset(\'events\', {"offsets": {}}, tables="keep")' in failure.value.remedy
     made.reset("events", {"offsets": {}}, tables="keep")
     assert made.run_epoch().rows["rows"] == 2
 
@@ -515,7 +515,7 @@ def test_a_reset_to_where_the_topic_is_not_is_told_and_the_remedy_works(tmp_path
     with pytest.raises(BadInputError, match=told) as failure:
         made.run_epoch()
     assert "created again" not in str(failure.value)
-    written = re.search(r"pipeline\.reset\(source, (\{.*\}), tables", failure.value.remedy)
+    written = re.search(r"pipeline\.reset\('events', (\{.*\}), tables", failure.value.remedy)
     made.reset("events", json.loads(written[1].replace("'", '"')), tables="keep")
     assert not made.run_epoch().rows.get("rows")
 
@@ -531,7 +531,7 @@ def test_records_that_are_gone_before_they_were_read_are_told_and_the_remedy_wor
     )
     with pytest.raises(BadInputError, match="begins at 2") as failure:
         made.run_epoch()
-    written = re.search(r"pipeline\.reset\(source, (\{.*\}), tables", failure.value.remedy)
+    written = re.search(r"pipeline\.reset\('events', (\{.*\}), tables", failure.value.remedy)
     made.reset("events", json.loads(written[1].replace("'", '"')), tables="keep")
     assert made.run_epoch().rows["rows"] == 1
     assert made.run_epoch().empty

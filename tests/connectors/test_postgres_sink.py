@@ -353,6 +353,15 @@ def test_missing_things_are_named(numbered):
         sink_to(numbered, "numbers", ["m"]).write(numbers(1), attempt)
 
 
+def test_a_table_with_a_dot_in_its_name(database):
+    database.query('CREATE SCHEMA "s.t"; CREATE TABLE "s.t"."a.b" (n bigint)')
+    with pytest.raises(SchemaError, match="no such table") as refused:
+        sink_to(database, "s.t.a.b").write(numbers(1), SinkAttempt(1, "g1-00000001", 1))
+    assert "in quotes" in refused.value.remedy
+    put(sink_to(database, '"s.t"."a.b"'), 1, numbers(1))
+    assert all_of(database, table='"s.t"."a.b"') == [(1,)]
+
+
 def test_a_role_without_rights_is_told_which(numbered):
     numbered.query("DROP ROLE IF EXISTS guest")
     numbered.query("CREATE ROLE guest LOGIN")

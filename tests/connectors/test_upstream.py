@@ -112,7 +112,7 @@ def test_a_data_file_of_another_size_is_refused(tmp_path: Path, cut: bool) -> No
     (file,) = (tmp_path / "tables/clean").glob("e2-*/*.parquet")
     file.write_bytes(file.read_bytes()[: -9 if cut else None] + b"" * cut + b"more" * (not cut))
     for read in (items, {"versions": [2, 3]}):
-        with pytest.raises(BadInputError, match=r"has \d+ bytes, and \d+ by the table's log") as caught:
+        with pytest.raises(BadInputError, match=r"has \d+ bytes(, and \d+ by the table's log| instead of \d+)") as caught:
             reading.read(None, read, reading.infer_schema(None))
         assert caught.value.remedy.startswith(f"`dagster-operators doctor {tmp_path}`")
 

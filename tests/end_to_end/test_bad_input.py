@@ -209,12 +209,14 @@ def test_a_truncated_parquet_file(tmp_path: Path, engine: Spark) -> None:
     assert keys_of(pipeline) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["bad.parquet", "bad.csv.gz"])
-def test_a_broken_file_to_infer_the_schema_from(tmp_path: Path, engine: Spark, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "problem"), [("bad.parquet", "no schema can be inferred"), ("bad.csv.gz", "truncated or unreadable")]
+)
+def test_a_broken_file_to_infer_the_schema_from(tmp_path: Path, engine: Spark, name: str, problem: str) -> None:
     landing = Landing(tmp_path, engine, format=None, schema=None)
     bad = put(landing.folder / name, b"PAR1, but nothing that follows is of this format", 1)
     pipeline = landing.pipeline()
-    with refused(pipeline, BadInputError, "no schema can be inferred", source="rows", file=str(bad)):
+    with refused(pipeline, BadInputError, problem, source="rows", file=str(bad)):
         pipeline.run_epoch()
     bad.unlink()
     landing.arrive(GOOD)

@@ -186,4 +186,4 @@ def test_a_root_without_conditional_writes_has_no_feed(monkeypatch: pytest.Monke
     monkeypatch.setattr(pipeline.epochs.coordinator.root, "creates", False)
     with pytest.raises(ChangedPipelineError, match="can have no change data feed") as raised:
         pipeline.run_epoch()
-    assert "PipelineSource(..., changes=True)" in raised.value.remedy
+    assert "PipelineSource with changes=True" in raised.value.remedy

@@ -55,13 +55,15 @@ class Changed:
         body(made.source(name, do.FileSource(str(self.place / path), schema=SCHEMA), **more))
         return made
 
-    def run(self, *lines: str, **more: Any) -> Callable[[Callable[[Any], object]], do.Pipeline]:
-        """Let lines arrive, and run a program until it has caught up."""
+    def run(self, *lines: str, begins: str = "", **more: Any) -> Callable[[Callable[[Any], object]], do.Pipeline]:
+        """Let lines arrive, and run a program until it has caught up, in which an operator may be new that begins here."""
 
         def over(body: Callable[[Any], object]) -> do.Pipeline:
             if lines:
                 self.arrive(*lines)
             made = self.pipeline(body, **more)
+            if begins:
+                made.decide(f"operator {begins}", "keep")
             made.run_until_caught_up()
             return made
 
@@ -349,7 +351,7 @@ def test_what_is_still_there_was_not_renamed(changed: Changed) -> None:
 
     with pytest.raises(PipelineError, match=r"renamed from 'up', which is still there.*leave renamed_from out"):
         changed.pipeline(lambda stream: third(stream, renamed_from="up")).run_epoch()
-    assert rows(changed.run("a,2")(third), "gains") == Counter({("a", 3): 1})
+    assert rows(changed.run("a,2", begins="all")(third), "gains") == Counter({("a", 3): 1})
 
 
 def test_a_name_that_nothing_had(changed: Changed) -> None:
@@ -590,7 +592,7 @@ def test_another_operator_does_not_find_what_its_made_up_name_once_had(changed: 
 
     changed.run("a,1", "a,2")(gains)
     changed.run("a,1")(clean)
-    after = changed.run("a,5")(counted)
+    after = changed.run("a,5", begins="aggregate_k")(counted)
     assert rows(after, "sums") == Counter({("a", 5): 1})
     assert rows(changed.run("a,5")(counted), "sums") == Counter({("a", 10): 1})
 
@@ -641,7 +643,7 @@ def test_a_restart_leaves_the_state_that_has_the_operator_s_made_up_name(changed
         return body
 
     changed.run("a,1", "a,-1")(both)
-    changed.run("a,1", "a,10")(behind("count(*)"))
+    changed.run("a,1", "a,10", begins="aggregate_k")(behind("count(*)"))
     before = states(changed)
     assert {"aggregate_k.partials", "aggregate_k_2.partials"} < before
     pipeline = changed.pipeline(behind("sum(v)"))
@@ -669,7 +671,7 @@ def test_a_table_that_left_the_pipeline_is_deleted(changed: Changed) -> None:
     with pytest.raises(PipelineError, match="left no table or state"):
         pipeline.drop("totals")
     assert [path.name for path in (changed.place / "root/tables").iterdir()] == ["clean"]
-    pipeline = changed.run("a,3")(both)
+    pipeline = changed.run("a,3", begins="per_key")(both)
     assert rows(pipeline, "totals") == Counter({("a", 1): 1})
     assert sum(rows(pipeline, "clean").values()) == 3
     for earlier in (1, 2):  # the new table has versions of these numbers, too
@@ -844,3 +846,29 @@ def test_a_package_that_is_gone_with_its_operators_is_not_needed(changed: Change
     pipeline.run_until_caught_up()
     assert rows(pipeline, "out") == Counter({("a", 1): 1, ("a", 3): 1})
     assert "- few <- rows: limit(n=1) [not known here: install" in str(pipeline.history().changes()[2])
+
+
+def test_a_pipeline_that_is_renamed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its state, its position and its tables, and so do the commands on its root."""
+
+    def program(name: str, batches: int, **more: Any) -> do.Pipeline:
+        made = do.Pipeline(name, root=str(tmp_path / "root"), engine=SAIL, **more)
+        source = do.FileSource(str(tmp_path / "in"), schema=SCHEMA, max_files=1)
+        (tmp_path / "in").mkdir(exist_ok=True)
+        put(tmp_path / "in" / f"{batches}.csv", "k,v\na,1\n", batches)
+        made.source("rows", source).key_by("k").aggregate(n="count(*)", name="per_key").to_table("totals")
+        return made
+
+    program("old", 1).run_epoch()
+    with pytest.raises(LedgerError, match=r"belongs to the pipeline 'old'.*renamed_from='old'"):
+        program("new", 2).run_epoch()
+    made = program("new", 2, renamed_from="old")
+    assert made.changes() == []
+    made.run_epoch()
+    assert rows(made, "totals") == Counter({("a", 2): 1})
+    made.rebuild("totals")
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    command("rebuild", str(tmp_path / "root"), "totals")
+    later = program("new", 3, renamed_from="old")
+    later.run_epoch()
+    assert rows(later, "totals") == Counter({("a", 3): 1})

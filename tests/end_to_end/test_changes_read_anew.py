@@ -76,7 +76,7 @@ def test_changes_whose_files_are_vacuumed(tmp_path: Path) -> None:
     DeltaTable(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(MissingInputError, match="by VACUUM") as gone:
         counted(tmp_path, source).run_epoch()
-    assert 'pipeline.reset(source, 0, tables="restart")' in gone.value.remedy
+    assert "pipeline.reset('items', 0, tables=\"restart\")" in gone.value.remedy
     made = counted(tmp_path, source)
     made.reset("items", 0, tables="restart")
     made.run_until_caught_up()
@@ -104,7 +104,9 @@ def test_a_table_of_another_pipeline_under_its_new_name_is_not_added_to_what_the
     report("old").run_epoch()
     DeltaTable(path).delete("k = 'b'")
     shop("new", path, renamed_from="old").run_until_caught_up()
-    with pytest.raises(EndedInputError, match=r"\('new'\), and read it into tables that begin anew: pipeline\.reset\(source, 0"):
+    with pytest.raises(
+        EndedInputError, match=r"\('new'\), and read it into tables that begin anew: pipeline\.reset\('totals', 0"
+    ):
         report("old").run_epoch()
     later = report("new")
     with pytest.raises(UndecidedChangeError, match=r"everything, table copy had of it(.|\n)*pipeline\.reset\('totals', 0"):

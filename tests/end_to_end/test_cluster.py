@@ -18,6 +18,7 @@ def master(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
 def test_a_cluster_gives_what_one_process_gives(master, sail, tmp_path):
@@ -30,6 +31,7 @@ def test_a_cluster_gives_what_one_process_gives(master, sail, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
 def test_the_processes_of_a_dagster_run_share_a_cluster(master, sail, tmp_path, monkeypatch):

@@ -114,7 +114,7 @@ def test_a_table_that_is_only_appended_to_is_emptied_with_the_epoch(changed: Cha
 
 
 def test_state_that_is_a_table_begins_anew_with_the_epoch(changed: Changed) -> None:
-    changed.run("a,3")(lambda stream: (totals(stream), leaders(stream)))
+    changed.run("a,3", begins="best")(lambda stream: (totals(stream), leaders(stream)))
     pipeline = changed.pipeline(lambda stream: (totals(stream), leaders(stream, name="top")))
     pipeline.decide("table leaders", "restart")
     assert rows(changed.run("a,5")(lambda stream: (totals(stream), leaders(stream))), "leaders") == Counter({("a", 1, 5): 1})

@@ -174,7 +174,7 @@ def test_the_old_name_of_an_operator_is_used_again_while_the_words_stay(tmp_path
     changed = Changed(tmp_path)
     changed.run("a,1", "b,1")(totals)
     changed.run("a,5")(lambda s: other(s, renamed_from="per_key"))
-    pipeline = changed.run("b,2")(both)
+    pipeline = changed.run("b,2", begins="per_key")(both)
     assert rows(pipeline, "totals") == Counter({("a", 2): 1, ("b", 2): 1})
     assert rows(pipeline, "by_v") == Counter({(2, 1): 1})
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dagster_operators import PipelineResource, PipelineSource, StoredPipeline
 from dagster_operators.cli.main import main
-from dagster_operators.errors import BadInputError, ForeignWriteError, RestoredTableError
+from dagster_operators.errors import BadInputError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.transactions.failpoints import watch
 from tests.end_to_end.landing import Landing, keys_of, refused, rows_of
@@ -242,3 +242,17 @@ def test_an_entry_that_was_written_over_is_noticed_by_whoever_reads_and_settled_
     landing.arrive("c,3,2024-01-01T06:00:00Z")
     landing.pipeline().run_epoch()
     assert keys_of(landing.pipeline()) == ["a", "b", "c"]
+
+
+def test_a_lost_ledger_is_told_as_that_and_put_back(landing: Landing) -> None:
+    """It was told as somebody else's table."""
+    landing.pipeline().run_epoch()
+    ledger, kept = landing.root / "ledger", landing.folder.parent / "kept"
+    ledger.rename(kept)
+    with pytest.raises(
+        LedgerError, match=r"tables of a pipeline, and its ledger knows no epoch.*lost.*put the folder ledger back"
+    ):
+        landing.pipeline().run_epoch()
+    shutil.rmtree(ledger)
+    kept.rename(ledger)
+    landing.pipeline().run_epoch()

@@ -110,7 +110,7 @@ def test_a_sink_of_changes_is_not_told_that_they_are_gone(tmp_path: Path, back: 
         with pytest.raises(PipelineError, match="nothing is taken back of the changes that first has: to have them right"):
             made(2, "first").reset("rows", 0, tables="restart")
     else:
-        with pytest.raises(LedgerError, match=r"one of changes is not told .*reset\(sources, 0, tables=\"restart\", keep"):
+        with pytest.raises(LedgerError, match=r"a sink of changes is not told .*reset\(\['rows'\], 0, tables='restart', keep"):
             made(2, "first").rollback(to=1)
     made(2, "first").reset("rows", 0, tables="restart", keep_sinks=True)  # without new rows, too
     anew = made(2, "second")
@@ -290,16 +290,22 @@ def test_what_was_added_since_is_new_again(tmp_path: Path, *, backfill: bool) ->
     def content(made: do.Pipeline) -> tuple[list[int], list[int]]:
         return sorted(row.v for row in made.read("more").collect()), [row.n for row in made.read("counts").collect()]
 
+    def begin(made: do.Pipeline) -> None:
+        """Let the aggregate have the rows from here on, unless it is filled."""
+        if not backfill:
+            made.decide("operator per_key", "keep")
+        made.run_until_caught_up()
+
     program(batches=2).run_until_caught_up()
     made = program("count(*)")
-    made.run_until_caught_up()
+    begin(made)
     assert content(made) == (([0, 1, 2], [3]) if backfill else ([2], [1]))
     made.rollback(2)
     assert content(made) == ([], [])
-    assert {str(one).partition(",")[0] for one in made.changes()} == {"table more: it is new", "table counts: it is new"}
+    assert {one.subject for one in made.changes()} == {"table more", "table counts", "operator per_key"}
     program().run_until_caught_up()  # stands where it was before
     made = program("max(v)", 4)  # and its state would mean something else
-    made.run_until_caught_up()
+    begin(made)
     assert content(made) == (([0, 1, 2, 3], [3]) if backfill else ([3], [3]))
     made = program("max(v)", 5)
     made.run_until_caught_up()

@@ -56,6 +56,7 @@ def in_memory(table: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_an_epoch_and_a_state_that_are_larger_than_the_heap(tmp_path: Path) -> None:

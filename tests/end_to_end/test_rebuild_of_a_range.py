@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SourceError, UndecidedChangeError
 from dagster_operators.transactions.failpoints import watch
+from tests.end_to_end import roots
 from tests.end_to_end.test_rebuild import DiedError, Dies, batches, command, files
 from tests.engines import EMBEDDED, SAIL
 
@@ -112,6 +113,8 @@ def check(made: do.Pipeline, whole: do.Pipeline, before: dict[str, Any], between
 
 
 def ran(place: Path, rows: Any, **more: Any) -> do.Pipeline:
+    if isinstance(rows, list):
+        return roots.ran(pipeline, place, rows, **more)
     made = pipeline(place, rows, **more)
     made.run_until_caught_up()
     return made
@@ -326,7 +329,7 @@ def test_who_reads_the_table_stops(tmp_path: Path) -> None:
     reader.source("all", do.PipelineSource(str(tmp_path / "above"), "clean")).to_table("copy")
     reader.run_until_caught_up()
     pipeline(tmp_path / "above", rows, least=4).rebuild("clean", between=(at(1), at(2)))
-    with pytest.raises(SourceError, match=r"lost rows: epoch 5, a rebuild clean of .*reset\(source, 0, tables=\"restart\"\)"):
+    with pytest.raises(SourceError, match=r"lost rows: epoch 5, a rebuild clean of .*reset\('all', 0, tables=\"restart\"\)"):
         reader.run_epoch()
     reader.reset("all", 0, tables="restart")
     reader.run_until_caught_up()

@@ -18,7 +18,7 @@ from dagster_operators.cli.main import main
 from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, LedgerError, PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level
 from dagster_operators.transactions.tables import Tables
-from tests.end_to_end.test_any_change import COUNTED, counting
+from tests.end_to_end.drawn_parts import COUNTED, counting
 from tests.engines import ENGINES, SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -327,7 +327,8 @@ def test_another_event_time_is_asked_about(way: str, tmp_path: Path) -> None:
     with pytest.raises(UndecidedChangeError, match=r"its watermark is of .*, by which rows would be late"):
         now.run_epoch()
     for asked in [one for one in now.changes() if one.level is Level.DECISION]:  # of a table that is put back, too
-        now.decide(asked.subject, "restart")
+        if not asked.subject.startswith("operator "):  # a first window lacks nothing of a source that begins anew
+            now.decide(asked.subject, "restart")
     last = now.run_until_caught_up()[-1]
     whole = made("whole", 2, "seen", window=window)
     assert last.watermarks == whole.run_until_caught_up()[-1].watermarks != {}

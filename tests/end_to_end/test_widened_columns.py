@@ -171,7 +171,7 @@ def test_who_reads_the_table_is_told(tmp_path: Path, kind: str) -> None:
     changed.widen("t")
     changed.run_epoch()
     with pytest.raises(
-        SourceError, match=r'To do: read the whole table again.*: pipeline.reset\(source, 0, tables="restart"\)'
+        SourceError, match=r"To do: read the whole table again.*: pipeline.reset\('read', 0, tables=\"restart\"\)"
     ) as told:
         reader().run_epoch()
     assert "was integer and is long" in str(told.value)

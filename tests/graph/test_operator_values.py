@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
 import json
+import pickle
 import pkgutil
 from collections import Counter
+from functools import cached_property
 
 import pyarrow as pa
 import pytest
@@ -15,10 +18,13 @@ import dagster_operators as do
 from dagster_operators import operators
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import PlanError
-from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.alternatives import Alternative
+from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import canonical_fields
 from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.physical import Parts, TableOperator
+from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.transform import Transform
@@ -144,3 +150,50 @@ def test_an_applied_operator_is_made_when_it_is_asked_for():
     assert (again.arrow.least, again.arrow.names) == (2, ["a"])
     assert again.arrow.state["seen"] == Counting().state["seen"]
     assert again.arrow.schema == pa.schema([("k", pa.string())])
+
+
+COLUMNS = StreamType(("k", "v", "t", "xs", "id"), "t")
+RIGHT = StreamType(("l", "w", "u"), "u")
+
+
+def of_windows(stream):
+    return dataclasses.replace(stream, columns=(*stream.columns, "window_start", "window_end"))
+
+
+@each()
+@pytest.mark.parametrize("complete", [False, True])
+def test_an_operator_says_whether_it_keeps_state(operator, *, complete):
+    """By that a new one is asked about where it has missed rows."""
+    two = operator.kind.endswith("join")
+    inputs = [
+        dataclasses.replace(of_windows(one), complete_windows=complete) for one in ((COLUMNS, RIGHT) if two else (COLUMNS,))
+    ]
+    lowered = operator.lower(inputs)
+    parts = [part.operator for part in lowered] if isinstance(lowered, Parts) else [lowered]
+    ways = [way.lowered for part in parts for way in (part if isinstance(part, tuple) else (Alternative("", part),))]
+    of_table = not isinstance(operator, Latest)  # which compares with the table's rows, which are none of its own
+    assert operator.keeps_state(inputs) == any(way.states or (of_table and isinstance(way, TableOperator)) for way in ways)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Prepared(Filter):
+    """An operator from outside with an attribute beside its settings, and a value that no pickle holds."""
+
+    kind = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "_limits", (1, 2))
+
+    @cached_property
+    def checks(self):
+        return lambda: True
+
+
+def test_a_copy_has_what_an_operator_set_beside_its_settings():
+    prepared = _Prepared(name="few", condition="n > 1")
+    assert prepared.checks()
+    for again in (copy.copy(prepared), copy.deepcopy(prepared), pickle.loads(pickle.dumps(prepared))):  # noqa: S301 - our own
+        assert again == prepared
+        assert again._limits == (1, 2)
+        assert "checks" not in vars(again)
+        assert again.checks()

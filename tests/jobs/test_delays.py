@@ -29,7 +29,8 @@ def alarms(file):
     for time, origin, delay in rows:
         if delay:
             flights[origin].append((time, int(delay)))
-    first, last = min(row[0] for row in rows), max(row[0] for row in rows)
+    # Rows of the last hour wait for the next day's: so late may rows of the job's source be.
+    first, last = min(row[0] for row in rows), max(row[0] for row in rows) - timedelta(hours=1)
     on, found, tick = set(), [], first + timedelta(minutes=15)
     while tick <= last:
         for origin in sorted(flights):

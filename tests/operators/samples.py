@@ -5,10 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 import dagster_operators as do
+from dagster_operators.api.datasets.data_set import DataSet
+from dagster_operators.api.datasets.stream_input import StreamInput
+from dagster_operators.api.datasets.stream_program import StreamProgram
 from dagster_operators.connectors.change_events import ChangeEvents
 from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.datasets.data_sets import DataSets
 from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.operators.frontier.definition import Definition
@@ -33,6 +38,8 @@ from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.relational.upsert import Upsert
+from dagster_operators.operators.relational.whole_table import WholeTable
 from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.windows.final_session_aggregate import FinalSessionAggregate
 from dagster_operators.operators.windows.final_top_per_window import FinalTopPerWindow
@@ -88,6 +95,7 @@ def handed_on(capability, info):
 KEPT = {"seen": do.KeyedState("k string, n long", key="k"), "stash": do.frontier.StashState(), "told": do.frontier.NotifyState()}
 PAIRS = (("n", "count(*)"), ("most", "max(v)"))
 WINDOW = {"keys": ("k",), "event_time": "t"}
+RECORDS = DataSet(StreamInput(StreamRef("rows"), None), (), ("k", "v"))
 SAMPLES = [
     Source(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
     Source(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
@@ -186,5 +194,8 @@ SAMPLES = [
         descriptor='{"nodes": []}',
         partition_by="k",
     ),
+    WholeTable(name="a"),
+    Upsert(name="a", keys=("k",)),
+    DataSets(name="a", program=StreamProgram(RECORDS.map(doubled, schema="k string"), [StreamRef("rows")])),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

@@ -16,6 +16,7 @@ import dagster_operators as do
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator, StageContext
+from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.window_rows import InputWindow
@@ -101,7 +102,9 @@ def everything() -> do.Pipeline:
         keyed.interval_join(others, lower="-1 s", upper="1 s", columns=["v", "w"]),
         keyed.apply(Counting()),
         rows.unary_frontier(do.frontier.Exchange("k"), "by_frontier", handed_on),
+        rows.data_set().filter(bool).to_stream(name="bag"),
         rows.as_changes("k").latest("v"),
+        rows.as_changes("k").through(Latest, keys=("v",)),
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.as_changes("k").key_by("v").window(window).aggregate(n="count(*)"),
         rows.as_changes("k").key_by("v").window(do.Session("1 minute")).aggregate(n="count(*)"),
@@ -114,6 +117,8 @@ def everything() -> do.Pipeline:
         rows.join(other, on="k", columns=["v", "w"]),
         rows.within_last("1 minute"),
         rows.from_debezium("k", schema="v long", key="v", order_by="v").latest("v"),
+        rows.from_debezium("k", schema="v long", key="v", order_by="v", unknown="fail").latest("v"),
+        rows.from_debezium("k", schema="v long", key="v", order_by="v", unknown="ignore").latest("v"),
         keyed.aggregate(n="count(*)", forget_after="1 minute"),
         rows.join(other, on="k", columns=["v", "w"], forget_after="1 minute"),
         rows.join_as_of(other, on="k", columns=["v", "w"]),
@@ -123,6 +128,8 @@ def everything() -> do.Pipeline:
     ]
     for number, stream in enumerate(streams):
         stream.to_table(f"t{number}")
+    pipeline.table("t0").to_table("copy", mode="replace")
+    rows.filter("v > 2").to_table("upserted", mode="upsert", key=["k"])
     return pipeline
 
 
@@ -137,7 +144,10 @@ def test_equal_operators_are_lowered_to_equal_ones_that_hold_nothing_but_their_f
     once, again = (lower(everything.dataflow) for _ in range(2))
     assert once == again
     operators = [node.operator for node in once]
-    assert {type(operator) for operator in operators} == set(kinds())
+    of_the_harness = "dagster_operators.testing."  # known as soon as another test imports it, and never lowered
+    assert {type(operator) for operator in operators} == {
+        kind for kind in kinds() if not kind.__module__.startswith(of_the_harness)
+    }
     for operator in operators:
         assert set(vars(operator)) == {field.name for field in dataclasses.fields(cast("Any", operator))}
 

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.automation_tick_evaluation_context import build_run_requests_with_backfill_policies
 from dagster._core.definitions.events import AssetKeyPartitionKey
+from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 import dagster_operators as do
 from dagster_operators.orchestration.in_progress import last_run_of_epochs
@@ -97,6 +98,38 @@ def test_a_backfill_of_partitions_computes_them_anew(folder: Path, instance: dg.
     assert len(made.history()) == 2
     assert by_hour.execute_in_process(instance=instance, tags={"dagster/schedule_name": "x"}).success  # nothing is new
     assert len(made.history()) == 2
+
+
+_BY_HOUR = """
+import sys
+from pathlib import Path
+import dagster as dg
+import dagster_operators as do
+from tests.orchestration.test_backfills import daily
+
+hours = dg.HourlyPartitionsDefinition("2024-01-01-01:00", end_date="2024-01-02-00:00")
+made = do.build_definitions(daily(Path(__file__).parent))
+defs = made.map_asset_specs(func=lambda spec: spec.replace_attributes(partitions_def=hours))
+"""
+
+
+_ENDS = ("2024-01-01T06:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z")
+
+
+def test_an_epoch_reports_the_partitions_that_it_fills(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    (tmp_path / "location.py").write_text(_BY_HOUR)
+    location = ReconstructableRepository.for_file(str(tmp_path / "location.py"), "defs", working_directory=str(Path.cwd()))
+    told: set[int] = set()
+    for name, filled in {"daily_epoch": {0, 1, 4}, "daily_catch_up": {2, 6}}.items():
+        for hour in filled:
+            demo.drop(tmp_path, hour, [("a", 1), ("b", 5)])
+        if 6 in filled:  # the last run: times that no calendar goes beyond stand between others
+            lines = "".join(f'{{"k": "c", "v": 1, "t": "{time}"}}\n' for time in _ENDS)
+            (tmp_path / "in" / "006.json").write_text(lines)
+        assert dg.execute_job(location.get_reconstructable_job(name), instance).success
+        told |= filled - {0}  # which is before the partitions
+        key = dg.AssetKey(["daily", "clean"])
+        assert instance.get_materialized_partitions(key) == {f"2024-01-01-{hour:02}:00" for hour in told}
 
 
 def by_hour_beside_others(folder: Path, made: do.Pipeline, *, partitioned: bool = True) -> tuple[dg.JobDefinition, list[Any]]:

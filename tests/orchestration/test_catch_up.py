@@ -38,7 +38,7 @@ def test_epochs_run_until_there_is_nothing_new(folder: Path, instance: dg.Dagste
     assert sorted(demo.pipeline(folder).read("totals").collect()) == [("a", 11), ("b", 2), ("c", 7)]
     lines = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.user_message.startswith("epoch ")]
     assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2", "epoch 3"]
-    assert "1 rows in clean" in lines[2]
+    assert "1 row in clean" in lines[2]
     latest = instance.get_latest_materialization_event(demo.KEYS["clean"])
     assert latest is not None
     assert latest.asset_materialization is not None

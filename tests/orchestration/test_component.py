@@ -223,7 +223,7 @@ def test_a_dataflow_of_event_operators_beside_the_definitions() -> None:
             yaml.safe_dump({"type": "dagster_operators.PipelineComponent", "attributes": attributes}), "utf-8"
         )
         (path / "dataflow.yml").write_text(DATAFLOW, "utf-8")
-        (path / "double.py").write_text("class Operator: ...", "utf-8")
+        (path / "double.py").write_text("class Operator:\n    def on_event(self, event, send_output): ...\n", "utf-8")
         with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
             keys = {"/".join(key.path) for key in defs.resolve_asset_graph().get_all_asset_keys()}
             assert {"double/rows", "double/events", "double/double__twice"} <= keys

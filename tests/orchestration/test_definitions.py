@@ -52,6 +52,10 @@ def test_tables_are_assets_with_their_real_upstream(folder: Path) -> None:
     }
     clean = tables.specs_by_key[KEYS["clean"]]
     assert clean.description == "What is known"
+    assert {spec.key.path[-1]: spec.description for spec in tables.specs if spec is not clean} == {
+        "totals": "Table totals of the pipeline demo: updating, one row per k",
+        "hourly": "Table hourly of the pipeline demo: append",
+    }, "not that of the graph, which is about an epoch"
     assert clean.kinds in ({"spark", "deltalake"}, {"sail", "deltalake"}), "by the engine of the environment"
     assert clean.group_name == "demo"
     assert clean.metadata["dagster/uri"] == str(folder / "demo/tables/clean")
@@ -107,9 +111,11 @@ def test_options_reach_assets_ops_schedule_and_sensor(folder: Path) -> None:
     sensor = defs.resolve_sensor_def("demo_sensor")
     assert (sensor.minimum_interval_seconds, sensor.job_name) == (7, "demo_epoch")
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-    assert (
-        do.build_definitions(pipeline, sensor=True, catch_up=True).resolve_sensor_def("demo_sensor").job_name == "demo_catch_up"
-    )
+    for status in (dg.DefaultSensorStatus.RUNNING, dg.DefaultScheduleStatus.RUNNING):
+        sensor = do.build_definitions(pipeline, sensor=True, catch_up=True, default_status=status).resolve_sensor_def(
+            "demo_sensor"
+        )
+        assert (sensor.job_name, sensor.default_status) == ("demo_catch_up", dg.DefaultSensorStatus.RUNNING)
     assert not list(do.build_definitions(pipeline).schedules or ())
 
 

@@ -181,6 +181,25 @@ def test_a_run_is_not_started_again_when_its_cause_does_not_pass(folder: Path, i
 
 
 @pytest.mark.usefixtures("on_sail")
+def test_a_run_is_not_started_again_for_a_value_that_fits_no_expression(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    def definitions() -> dg.Definitions:
+        pipeline = do.Pipeline("demo", root=str(tmp_path / "demo"))
+        rows = pipeline.source("rows", do.FileSource(str(tmp_path / "in"), schema="v long"))
+        rows.with_columns(share="100 div v").to_table("shares")
+        return do.build_definitions(pipeline, sensor=True, retry_policy=demo.FAST, wait_seconds=0)
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("v\n1\n0\n")
+    look = definitions().resolve_sensor_def("demo_sensor")
+    first = look(dg.build_sensor_context(instance=instance))
+    job = definitions().resolve_job_def("demo_epoch")
+    result = job.execute_in_process(instance=instance, tags=asked(first), raise_on_error=False)
+    assert not result.success
+    assert not [event for event in result.all_events if event.event_type is dg.DagsterEventType.STEP_UP_FOR_RETRY]
+    assert "is failure: UnfitValueError: " in look(dg.build_sensor_context(instance=instance)).skip_message
+
+
+@pytest.mark.usefixtures("on_sail")
 def test_the_sensor_brings_an_epoch_home_whose_run_failed(folder: Path, instance: dg.DagsterInstance) -> None:
     def fail(name: str) -> None:
         if name == "stage:files_written":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,3 +115,44 @@ def test_maps_beside_keys_are_read_as_they_are(tmp_path: Path) -> None:
     pipeline = planned(tmp_path, "sail", lambda rows: rows.key_by("g").deduplicate())
     pipeline.run_until_caught_up()
     assert [row["k"] for row in pipeline.read("t").collect()] == [{"x": 1, "y": 2}]
+
+
+FLOATS = "g string, xs array<double>, s struct<x: double, y: string>, at timestamp"
+WITH_FLOATS: dict[str, Callable[[Any], Any]] = {
+    "aggregate": lambda rows: rows.key_by("xs").aggregate(n="count(*)"),
+    "windows": lambda rows: rows.key_by("s").window(do.Tumbling("1 minute")).aggregate(n="count(*)"),
+    "deduplicate": lambda rows: rows.key_by("s").deduplicate(),
+    "top": lambda rows: rows.key_by("xs").top(1, by="g"),
+    "over": lambda rows: rows.key_by("s").over("at", n="row_number()"),
+    "join": lambda rows: rows.select("xs", "g").join(rows.select("xs", "g AS h"), on="xs"),
+    "latest": lambda rows: rows.as_changes("'insert'").latest("s"),
+    "to_changes": lambda rows: rows.to_changes("xs", order_by="at").latest("xs"),
+    "distinct": lambda rows: rows.key_by("g").aggregate(n="count(DISTINCT xs)"),
+}
+
+
+def planned_floats(folder: Path, made: Callable[[Any], Any], rows: list[dict[str, Any]]) -> do.Pipeline:
+    pipeline = do.Pipeline("p", root=str(folder), engine=ENGINES["sail"])
+    made(pipeline.source("rows", do.MemorySource([rows], schema=FLOATS), event_time="at")).to_table("t")
+    return pipeline
+
+
+@pytest.mark.sail
+def test_keys_with_floats_in_them_are_refused_on_sail_and_the_remedies_work(tmp_path: Path) -> None:
+    refused = {}
+    for case, made in WITH_FLOATS.items():
+        with pytest.raises(SchemaError, match=r"Sail takes 0\.0 and -0\.0 in it for two") as raised:
+            planned_floats(tmp_path / case, made, []).run_epoch()
+        refused[case] = raised.value.remedy
+    (text,) = re.findall('"(.*)"', refused["aggregate"])
+    nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8 << 48))[0]
+    values = [0.0, -0.0, math.nan, nan, None]
+    rows = [{"g": "a", "xs": [x], "s": {"x": x, "y": "b"}, "at": "2024-01-01 00:00:00"} for x in values]
+
+    def both(rows: Any) -> Any:
+        assert "key_by('s.x AS x')" in refused["windows"]
+        return rows.key_by(f"{text} AS xs_", "s.x AS x").aggregate(n="count(*)")
+
+    pipeline = planned_floats(tmp_path / "right", both, rows)
+    pipeline.run_epoch()
+    assert sorted(row["n"] for row in pipeline.read("t").collect()) == [1, 2, 2]

@@ -11,7 +11,7 @@ import dagster_operators as do
 from dagster_operators.planner import plan as planner
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.epochs import Epochs
-from dagster_operators.runtime.rebuilding import part_of
+from dagster_operators.runtime.rebuilt_part import part_of
 from tests.engines import SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")

@@ -104,12 +104,12 @@ def test_secrets_that_are_not_given_again_are_asked_for(theirs):
     data = flow(theirs()).to_plan()
     with pytest.raises(PlanError, match="'storage_options' of 'rows' is left out") as caught:
         again(data, storage_options=None)
-    assert "from_plan(..., storage_options={...} or secrets={'rows'" in caught.value.remedy
+    assert "from_plan with storage_options={'option': 'the secret'} or secrets={'rows'" in caught.value.remedy
     for name, given in SECRETS.items():
         secret = next(iter(given))
         with pytest.raises(PlanError, match=f"'{secret}' of '{name}' is left out") as caught:
             again(data, secrets={other: value for other, value in SECRETS.items() if other != name})
-        assert caught.value.remedy == f"give it again: from_plan(..., secrets={{'{name}': {{'{secret}': ...}}}})"
+        assert caught.value.remedy == f"give it again: from_plan with secrets={{'{name}': {{'{secret}': 'the secret'}}}}"
     with pytest.raises(PlanError, match="secrets are given for 'nobody'"):
         again(data, secrets={**SECRETS, "nobody": {}})
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from hypothesis import HealthCheck, given, settings
 
 import dagster_operators as do
 from dagster_operators.plans.codec import from_bytes
 from dagster_operators.plans.diff import diff
 from dagster_operators.plans.shown import as_json, as_text
+from tests.operators.samples import SAMPLES
 from tests.plans.random_pipelines import pipelines
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
 
 
 def plan(condition="v > 1", *, more=False, of="rows", sink="a", check="v > 0"):
@@ -135,3 +141,30 @@ def test_a_loop_that_changes_is_told():
     assert as_json(plan_of(5))["loops"] == [
         {"name": "halving", "limit": 5, "within_subtask": False, "feedback": {"again": "halves"}}
     ]
+
+
+def test_of_a_source_that_changed_its_settings_are_named_that_did() -> None:
+    def plan_of(**given: Any) -> LogicalPlan:
+        pipeline = do.Pipeline("p", root="unused")
+        pipeline.source("rows", do.FileSource("in/*.csv", **given)).to_table("out")
+        return pipeline.logical_plan()
+
+    found = diff(plan_of(schema="v long"), plan_of(schema="v long, w long", max_files=3))
+    assert str(found).splitlines() == [
+        "~ rows: connector.schema was 'v long', is 'v long, w long'",
+        "~ rows: connector.max_files was not there, is 3",
+    ]
+
+
+def test_no_operator_shows_settings_that_nobody_gave() -> None:
+    texts = [sample.explain() for sample in SAMPLES if sample.kind != "frontier"]  # shown as the call that makes it again
+    assert [text for text in texts if "=None" in text] == []
+
+
+def test_of_an_operator_what_was_given_is_shown_and_times_in_words() -> None:
+    rows = do.Pipeline("p", root="unused").source(
+        "rows", do.FileSource("in/*.csv", schema="t timestamp"), event_time="t", lateness="90 minutes"
+    )
+    shown = rows._dataflow.nodes["rows"].operator.explain()
+    connector = "FileSource(path='in/*.csv', schema='t timestamp')"
+    assert shown == f"source(connector={connector}, event_time='t', lateness=90 minutes)"

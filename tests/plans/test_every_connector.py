@@ -25,6 +25,7 @@ OF_OTHERS = {"other", "object"}
 
 FROM_HERE_ON = {
     *(("files", one) for one in ("format", "schema", "options", "corrupt", "key", "unknown", "order_by")),
+    ("files", "missing_columns"),
     *(("files", one) for one in ("max_files", "max_bytes", "max_rows")),
     ("delta", "starting_version"), ("delta", "max_versions"), ("memory", "schema"),
     ("pipeline_source", "max_epochs"), ("pipeline_source", "pipeline"),
@@ -75,6 +76,7 @@ SOURCES: Mapping[tuple[str, str], Edit] = {
     ("files", "left_out"): (FILES, replace(FILES, storage_options={"key": "hunter2"})),
     ("files", "key"): (EVENTS, replace(EVENTS, key=("k", "v"))),
     ("files", "unknown"): (EVENTS, replace(EVENTS, unknown="fail")),
+    ("files", "missing_columns"): (FILES, replace(FILES, missing_columns="null")),
     ("files", "order_by"): (EVENTS, replace(EVENTS, order_by="source.lsn")),
     ("delta", "path"): (DELTA, replace(DELTA, path="others")),
     ("delta", "changes"): (DELTA, replace(DELTA, changes=True)),

@@ -108,18 +108,81 @@ def test_what_comes_later_is_asked_about(
     assert judged(plan(begin, old), plan(begin, old, new), stateful=[], positions=[]) == []
 
 
-def test_the_same_behind_rows_that_stay_begins_from_here_on() -> None:
-    def rows(pipeline: do.Pipeline) -> Stream:
-        return pipeline.source("rows", do.FileSource("in/*.json", schema=SCHEMA))
+def from_rows(pipeline: do.Pipeline) -> Stream:
+    return pipeline.source("rows", do.FileSource("in/*.json", schema=f"{SCHEMA}, at timestamp"), event_time="at")
 
-    assert judged(plan(rows, totals), plan(rows, totals, counted)) == []
+
+def unique(rows: Stream) -> Stream:
+    return rows.key_by("id").deduplicate(name="new")
+
+
+def hourly(rows: Stream) -> Stream:
+    return rows.key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="new")
+
+
+def paired(rows: Stream) -> Stream:
+    right = rows.filter("v > 1").rename(v="w", at="t").key_by("k")
+    return rows.key_by("k").interval_join(right, lower="0 s", upper="1 hour", columns=["v", "w"], name="new")
+
+
+def current(rows: Stream) -> Stream:
+    return rows.to_changes("id", order_by="v", name="new").latest("id")
+
+
+def chosen(rows: Stream) -> Stream:
+    return rows.filter("v > 1", name="new")
+
+
+def twice(rows: Stream) -> Stream:
+    return unique(rows).key_by("k").aggregate(n="count(*)", name="behind")
+
+
+BEGINNING = [counted, best, unique, hourly, paired, current, twice]
+
+
+@pytest.mark.parametrize("new", BEGINNING, ids=lambda new: new.__name__)
+def test_what_keeps_state_and_comes_later_behind_rows_that_stay_is_asked_about(new: Make) -> None:
+    """It lacks the rows of before; the first of several decides, and where no rows were given nothing is asked."""
+    before, after = plan(from_rows, totals), plan(from_rows, totals, new)
+    (found,) = judged(before, after)
+    assert (found.subject, [*found.choices], found.tables, found.fillable) == ("operator new", ["keep"], ("later",), True)
+    assert judged(before, after, decided={(found.subject, found.question): "keep"}) == []
+    assert judged(before, after, positions=[]) == []
+
+
+def test_what_keeps_state_before_a_sink_cannot_be_filled() -> None:
+    (found,) = judged(plan(from_rows, totals), plan(from_rows, totals, best, sink=True))
+    assert (found.subject, [*found.choices], found.tables, found.fillable) == ("operator new", ["keep"], (), False)
+
+
+def test_what_keeps_nothing_applies_from_here_on() -> None:
+    assert judged(plan(from_rows, totals), plan(from_rows, totals, chosen)) == []
+
+
+def test_an_operator_before_a_table_that_goes_on_is_asked_about() -> None:
+    """Rows that came before the deduplication would come again."""
+    before, after = plan(from_rows, as_is), plan(from_rows, unique)
+    (found,) = judged(before, after, updating=[])
+    assert (found.subject, [*found.choices], found.tables, found.fillable) == ("operator new", ["keep"], ("before",), False)
+
+
+def test_windows_of_windows_that_close_in_an_epoch_lack_nothing() -> None:
+    def of_hours(pipeline: do.Pipeline) -> Stream:
+        return hourly(from_rows(pipeline))
+
+    def most(rows: Stream) -> Stream:
+        return rows.key_by("k").window().top(1, by="n DESC", name="most")
+
+    before, after = plan(of_hours, as_is), plan(of_hours, as_is, most)
+    assert judged(before, after, stateful=["new"]) == []
 
 
 @pytest.mark.parametrize("begin", [events, said, totalled])
 def test_a_sink_that_comes_later_is_asked_about(begin: Callable[[do.Pipeline], Stream]) -> None:
     last = as_is if begin is totalled else was
     found = judged(plan(begin, last), plan(begin, last, as_is if begin is totalled else now, sink=True))
-    assert [(one.subject, tuple(one.choices)) for one in found] == [("sink out", ("keep",))]
+    asked = ("operator new", ()) if begin is said else ("sink out", ("keep",))  # of a log all rows are kept
+    assert [(one.subject, tuple(one.choices)) for one in found] == [asked]
 
 
 def test_an_aggregate_of_changes_does_not_begin_anew_alone() -> None:

@@ -304,7 +304,7 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         "an aggregate in front",
         gains,
         in_order(lambda p: totals(pipeline_rows(p), None, "all"), gains),
-        {("here", "table all", ())},
+        {("here", "table all", ()), ("decision", "operator aggregate_k", ("keep",))},
     ),
     ("named later", gains, lambda p: gains(p, "per_key"), {("kept", "operator per_key", ())}),
     (
@@ -440,6 +440,22 @@ def test_what_follows(before: Body, after: Body, wanted: set[tuple[str, str, tup
 def told(verdict: Verdict) -> tuple[str, str, tuple[str, ...]]:
     level = next(name for name, level in LEVELS.items() if level is verdict.level)
     return level, verdict.subject, tuple(verdict.choices)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (read(), read("landed")),
+        (read(path="in/2024/*.csv"), read(path="in/*/*.csv")),
+        (read(), read(path="moved/*.csv")),
+        (read(), read(event_time="at2")),
+    ],
+)
+def test_a_source_that_is_read_again_says_that_its_rows_are_there_twice(before: Body, after: Body) -> None:
+    """The command that is printed beside it would count them twice without a word."""
+    old = plan(before)
+    (asked,) = (one for one in judge(old, plan(after), stored(old)) if one.level is Level.DECISION)
+    assert "twice in tables that have them" in asked.choices["restart"]
 
 
 def test_what_was_taken_out_and_is_put_back() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagster_operators import MemorySource, Pipeline
+from dagster_operators.runtime.engine import Spark
 from tests.engines import SAIL
 
 if TYPE_CHECKING:
@@ -46,3 +47,10 @@ def test_nan_from_a_source_through_state_to_a_table(sail: SparkSession, tmp_path
     assert shown(pipeline.read("copy").select("v")) == ["2.0", "2.0", "nan"]
     assert sorted(map(str, map(tuple, pipeline.read("counts").collect()))) == ["(2.0, 2)", "(nan, 1)"]
     assert shown(pipeline.read("largest").select("largest")) == ["nan"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"), [(Spark(), "false"), (Spark(remote="sail"), "false"), (Spark(remote="sc://h:1"), None)]
+)
+def test_no_call_that_builds_a_column_is_noted_with_its_line(engine, told):
+    assert engine.settings().get("spark.python.sql.dataFrameDebugging.enabled") == told

@@ -37,6 +37,16 @@ def test_another_run_is_refused_until_it_is_over(tmp_path: Path) -> None:
         assert not (tmp_path / "rebuild").exists()
 
 
+def test_a_link_in_its_place_is_removed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "tables").mkdir(parents=True)
+    Root(str(tmp_path / "mine")).write("what.json", b'{"id": "a"}')
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "rebuild").symlink_to(tmp_path / "mine", target_is_directory=True)
+    with folder(tmp_path / "root").taken(Owner.of_process("one")):
+        assert not (tmp_path / "root" / "rebuild").exists()
+    assert (tmp_path / "mine" / "tables").is_dir()
+
+
 def test_a_run_of_dagster_that_fails_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), folder(tmp_path).taken(Owner.of_dagster_run("one")):
         raise ZeroDivisionError

@@ -13,13 +13,18 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "run-tests"
 MEMORY = Path("/dev/shm")  # noqa: S108 - folders below it are the script's own
 
 
-def run(folder: Path, marks: str, *, spark: int, others: int, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What it says and how it ends when the tests with and without Spark end like this."""
+def run(
+    folder: Path, marks: str, *arguments: str, spark: int, others: int, alone: int = 5, says: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """What it says and how it ends when the tests with and without Spark, and those that nothing runs beside, end like this."""
     python = folder / "python"
-    says = f'case "$*" in *"not spark"*) echo "others: $*"; exit {others} ;; *) echo "spark: $*"; exit {spark} ;; esac'
+    ends = {"not spark": ("=others", others), "and spark": ("spark", spark), "and alone": ("alone", alone)}
+    cases = "".join(f' *"{mark}"*) echo "{name}: $*"; exit {code} ;;' for mark, (name, code) in ends.items())
+    says = says or f'case "$*" in{cases} *) echo "$*" ;; esac'
     python.write_text(f"#!/bin/sh\n{says}\n")
     python.chmod(0o755)
-    command = ["sh", SCRIPT, python, marks, "-k", "some"]
+    command = ["sh", SCRIPT, python, marks, "-k", "some", *arguments]
+    variables = {"FILES_OF_A_PART": "100000", "FILES_OF_A_TURN": "100000", **variables}
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
@@ -33,11 +38,56 @@ def test_it_fails_if_either_kind_does(tmp_path: Path, marks: str, on_spark: int,
 
 
 @pytest.mark.parametrize("marks", ["not slow", "slow"])
-def test_it_runs_both_kinds_and_tells_of_spark_last(tmp_path: Path, marks: str) -> None:
-    assert run(tmp_path, marks, spark=0, others=0).stdout.splitlines() == [
-        f"others: -m pytest -m ({marks}) and not spark -n 2 --dist worksteal -k some",
-        f"spark: -m pytest -m ({marks}) and spark -k some",
+def test_it_runs_both_kinds_and_slow_ones_that_are_to_be_alone_at_the_end(tmp_path: Path, marks: str) -> None:
+    named = str(Path(__file__).parent)
+    apart = " and not alone" if marks == "slow" else ""
+    assert run(tmp_path, marks, named, spark=0, others=0).stdout.splitlines() == [
+        f"=others: -m pytest -m ({marks}) and not spark{apart} -n 2 --dist worksteal -k some {named}",
+        f"spark: -m pytest -m ({marks}) and spark{apart} -k some {named}",
+        *([f"alone: -m pytest -m ({marks}) and alone -k some {named}"] if apart else []),
     ]
+
+
+@pytest.mark.parametrize(("others", "alone", "ends"), [(0, 1, 1), (5, 0, 0), (5, 5, 5), (2, 1, 2)])
+def test_it_fails_if_one_that_runs_alone_does(tmp_path: Path, others: int, alone: int, ends: int) -> None:
+    assert run(tmp_path, "slow", spark=5, others=others, alone=alone).returncode == ends
+
+
+def test_fast_tests_run_in_parts_that_have_each_file_once(tmp_path: Path) -> None:
+    *parts, spark = run(tmp_path, "not slow", spark=0, others=0, FILES_OF_A_PART="100").stdout.splitlines()
+    asked = "=others: -m pytest -m (not slow) and not spark -p no:cacheprovider -k some "
+    files = sorted(file for part in parts for file in part.removeprefix(asked).split())
+    assert len(parts) > 1
+    assert files == sorted(["dagster_operators", "jobs", *map(str, Path("tests").rglob("test_*.py"))])
+    assert spark == "spark: -m pytest -m (not slow) and spark -k some"
+
+
+def test_slow_tests_run_in_turns_that_have_each_file_once(tmp_path: Path) -> None:
+    *turns, spark, alone = run(tmp_path, "slow", spark=0, others=5, FILES_OF_A_TURN="100").stdout.splitlines()
+    asked = "=others: -m pytest -m (slow) and not spark and not alone -n 2 --dist worksteal -k some "
+    files = sorted(file for turn in turns for file in turn.removeprefix(asked).split())
+    assert len(turns) > 1
+    assert files == sorted(map(str, Path("tests").rglob("test_*.py")))
+    assert spark == "spark: -m pytest -m (slow) and spark and not alone -k some"
+    assert alone == "alone: -m pytest -m (slow) and alone -k some"
+
+
+@pytest.mark.parametrize(("first", "later", "ends"), [(5, 5, 5), (5, 0, 0), (0, 5, 0), (1, 0, 1), (0, 2, 2), (5, 1, 1)])
+def test_it_fails_if_a_turn_does(tmp_path: Path, first: int, later: int, ends: int) -> None:
+    says = 'case "$*" in *"not spark"*) ;; *) exit 5 ;; esac'
+    says += f'; case "$*" in *tests/api/test_arguments.py*) exit {first} ;; esac'
+    assert run(tmp_path, "slow", spark=5, others=0, says=f"{says}; exit {later}", FILES_OF_A_TURN="100").returncode == ends
+
+
+@pytest.mark.parametrize(("first", "others", "ends"), [(5, 5, 5), (5, 0, 0), (0, 5, 0), (1, 0, 1), (0, 2, 2), (5, 1, 1)])
+def test_it_fails_if_a_part_does_and_says_all_of_it(tmp_path: Path, first: int, others: int, ends: int) -> None:
+    half = str(len(list(Path(__file__).parents[1].rglob("test_*.py"))) // 2 + 2)
+    says = 'case "$*" in *"not spark"*) ;; *) exit 5 ;; esac; echo said; echo =last; echo leaks'
+    says += f'; case "$*" in *jobs*) exit {first} ;; esac'
+    ended = run(tmp_path, "not slow", spark=0, others=others, says=f"{says}; exit {others}", FILES_OF_A_PART=half)
+    assert ended.returncode == ends
+    failed = sum(code not in {0, 5} for code in (first, others))
+    assert ended.stdout.split() == ["=last"] * 2 if not failed else ended.stdout.count("said") == failed
 
 
 @pytest.mark.parametrize(("forbidden", "compiled"), [("1", True), ("", False)])
@@ -59,7 +109,7 @@ def told_folders(folder: Path, marks: str, room: int, free: int = 10**9, **varia
     meminfo = folder / "meminfo"
     meminfo.write_text(f"MemTotal: 1 kB\nMemAvailable: {free} kB\n")
     variables = {"TMPDIR": "", "MEMINFO": str(meminfo), "PATH": f"{folder}:{os.environ['PATH']}", **variables}
-    command = ["sh", str(SCRIPT), str(folder / "python"), marks]
+    command = ["sh", str(SCRIPT), str(folder / "python"), marks, str(Path(__file__))]
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -88,7 +138,7 @@ def test_tests_write_to_memory_and_nothing_stays_there(tmp_path: Path) -> None:
     ("marks", "room", "free"), [("not slow", 10**6, 10**9), ("not slow", 10**9, 10**7), ("slow", 10**9, 10**9)]
 )
 def test_tests_write_to_the_disk_where_memory_has_no_room_or_matters(tmp_path: Path, marks: str, room: int, free: int) -> None:
-    assert told_folders(tmp_path, marks, room, free) == ["nowhere", "nowhere"]
+    assert set(told_folders(tmp_path, marks, room, free)) == {"nowhere"}
 
 
 def test_a_folder_that_somebody_chose_is_used(tmp_path: Path) -> None:

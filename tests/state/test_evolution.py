@@ -11,6 +11,8 @@ import pytest
 from dagster_operators import KeyedState
 from dagster_operators.errors import ChangedPipelineError
 from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.operators.frontier.stash import stash_table
+from dagster_operators.types.schema import Schema
 from tests.state.world import World
 
 OLD = KeyedState("k string, n int", key="k")
@@ -93,3 +95,19 @@ def test_older_code_does_not_read_newer_state(world: World) -> None:
     world.commit()
     with pytest.raises(ChangedPipelineError, match="stored by version 2 of its declaration, this is version 1"):
         reopened(world, OLD)
+
+
+def test_new_columns_may_be_anywhere_where_columns_are_known_by_their_names(tmp_path: Path) -> None:
+    world = World(tmp_path, stash_table(Schema.of("k string, n int").to_arrow(), ["k"]))
+    world.begin(1)
+    world.stores[0]["t"].append(world.rows([{"k": "a", "n": 1, "time_": "1", "output_": 0}]))
+    world.commit()
+    wider = stash_table(Schema.of("k string, note string, n int, more long").to_arrow(), ["k"])
+    assert reopened(world, wider) == [{"k": "a", "note": None, "n": 1, "more": None, "time_": "1", "output_": 0}]
+    for columns, problem in (
+        ("k string", "with column 'n', which is not declared any more"),
+        ("k string, n string", "column 'n' as int32"),
+        ("k string, n int, note string NOT NULL", "where 'note' is now|without column 'note'"),
+    ):
+        with pytest.raises(ChangedPipelineError, match=problem):
+            reopened(world, stash_table(Schema.of(columns).to_arrow(), ["k"]))

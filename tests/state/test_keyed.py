@@ -237,3 +237,26 @@ def test_many_small_batches_and_large_ones() -> None:
         got = state.get(pa.table({"k": list(range(800))})).to_pylist()
         missing = {"s": None, "l": None, "d": None, "b": None}
         assert got == [expected.get(k, {"k": k, **missing}) for k in range(800)]
+
+
+def test_one_value_of_one_key() -> None:
+    store = StateStore({
+        "total": KeyedState("k string, total long", key="k"),
+        "pair": KeyedState("a int, b string, x long, y string", key=["b", "a"]),
+    })  # fmt: skip
+    total, pair = store["total"], store["pair"]
+    assert total.get_value("a") is None
+    total.put_value("a", pa.scalar(3))
+    total.put_value(None, 4)
+    assert (total.get_value("a"), total.get_value(None)) == (3, 4)
+    pair.put_value((1, "b"), 7, column="x")
+    pair.put_value((1, "b"), "seven", column="y")
+    assert pair.scan().to_pylist() == [{"a": 1, "b": "b", "x": 7, "y": "seven"}]
+    for call, told in (
+        (lambda: pair.get_value((1, "b")), "several values"),
+        (lambda: pair.get_value(1, "x"), "a key of 1 values where the state's key has 2"),
+        (lambda: total.get_value("a", "totl"), "no value 'totl'"),
+        (lambda: total.put_value("a", "three"), "'three' is no int64"),
+    ):
+        with pytest.raises(SchemaError, match=told):
+            call()

@@ -117,6 +117,18 @@ def test_a_copy_that_somebody_else_has_put_there_is_not_used(world: World, monke
     assert copy.parent.stat().st_mode & 0o077 == 0, "others may not even look"
 
 
+def test_a_copy_of_another_file_and_a_folder_of_others_are_not_used(world: World) -> None:
+    (copy,) = copies(world)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    write_mapped(other := copy.with_name("other"), pa.record_batch({"k": [1], "s": ["forged"]}), "another file")
+    other.replace(copy)
+    local_copies._OPEN.clear()
+    check(world)
+    copy.parent.chmod(0o777)
+    local_copies._OPEN.clear()
+    assert LocalCopies(str(copy.parent)).read(copy.name.removesuffix(".arrow")) is None
+
+
 def test_copies_that_nobody_uses_go(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of pipelines that were not run for days, and those of before the machine was started; what is in use stays."""
     (copy,) = copies(world)

@@ -56,7 +56,15 @@ class S3Server:
         return found
 
     def behave(
-        self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0, refuse: str = "", times: int = 1 << 30
+        self,
+        *,
+        delay: float = 0,
+        throttle: int = 0,
+        lose: str = "",
+        after: int = 0,
+        refuse: str = "",
+        times: int = 1 << 30,
+        unconditional: bool = False,
     ) -> None:
         """What becomes of requests from now on.
 
@@ -67,8 +75,10 @@ class S3Server:
             refuse: Each that this regular expression is found in is denied access (403).
             after: So many that it is found in are answered before.
             times: So many are refused then.
+            unconditional: Conditions of requests are left out, as by old servers.
         """
-        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after, "refuse": refuse, "times": times})
+        told = {"delay": delay, "throttle": throttle, "lose": lose, "after": after, "refuse": refuse, "times": times}
+        self._ask({**told, "unconditional": unconditional})
 
     def _ask(self, told: dict[str, Any]) -> Any:
         with urllib.request.urlopen(self.endpoint + CONTROL, json.dumps(told).encode()) as answer:  # noqa: S310 - our own server
@@ -105,6 +115,8 @@ class _Faults:
         if environ["PATH_INFO"] == CONTROL:
             return self._control(environ, start_response)
         time.sleep(self._told["delay"])
+        if self._told.get("unconditional"):
+            environ = {name: value for name, value in environ.items() if name not in {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"}}
         query = environ["QUERY_STRING"]
         line = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}{query and '?' + query}"
         with self._turn:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagster_operators.errors import EngineError
-from dagster_operators.storage.cache import CACHE_VARIABLE, cache_folder, library_folder, make_private, state_copies
+from dagster_operators.storage.cache import CACHE_VARIABLE, cache_folder, is_private, library_folder, make_private, state_copies
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +58,26 @@ def test_a_folder_that_others_may_write_holds_no_libraries(temporary, monkeypatc
 def test_folders_that_are_made_are_private(temporary):
     make_private(Path(temporary, "x", "y"))
     assert [stat.S_IMODE((temporary / part).stat().st_mode) for part in ("x", "x/y")] == [0o700, 0o700]
+
+
+def test_a_folder_is_private_whose_parents_are_too_or_the_system_s(temporary, monkeypatch):
+    folder = temporary / "x" / "y"
+    make_private(folder)
+    assert is_private(folder)
+    temporary.chmod(0o1777)
+    assert is_private(folder), "as the system's folder for temporary files is"
+    temporary.chmod(0o777)
+    assert not is_private(folder), "others can put another folder in its place"
+    folder.parent.chmod(0o722)
+    folder.chmod(0o722)
+    assert not is_private(folder)
+    (temporary / "link").symlink_to(folder, target_is_directory=True)
+    assert not is_private(temporary / "link")
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    assert not is_private(folder)
+
+
+@pytest.mark.parametrize("pipeline", ["..", "", "a/../..", "/etc"])
+def test_copies_of_a_pipeline_with_a_forged_name_are_nowhere(pipeline):
+    assert state_copies(pipeline) is None

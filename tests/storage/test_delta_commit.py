@@ -25,6 +25,7 @@ from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Generation
 from dagster_operators.transactions.tables import Tables
+from dagster_operators.types.schema import Schema as Columns
 from tests.transactions.flow import SCHEMA
 
 INTERVAL = 5
@@ -323,3 +324,22 @@ def test_a_table_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "numbers").write_text("no folder")
     with pytest.raises(OSError, match="numbers"):
         TableLog(Root(str(tmp_path)), "numbers").create(SCHEMA)
+
+
+@pytest.mark.parametrize("feed", [False, True])
+def test_times_without_a_zone_name_the_feature_that_readers_need(tmp_path, feed):
+    """Added to a table, or within maps: no reader opened the table any more, or it could not be made."""
+    root = Root(str(tmp_path))
+    log = TableLog(root, "tables/t")
+    properties = {"delta.enableChangeDataFeed": "true"} if feed else {}
+    log.create(Columns.from_ddl("id long").to_json(), properties=properties)
+    wider = Columns.from_ddl("id long, m array<map<string, timestamp_ntz>>").to_json()
+    assert log.append(0, log.stamp(0), LogEntry(schema_json=wider)) is not None
+    maps = TableLog(root, "tables/m")
+    maps.create(wider)
+    for name in ("t", "m"):
+        table = DeltaTable(tmp_path / "tables" / name)
+        assert json.loads(table.schema().to_json())["fields"] == json.loads(wider)["fields"]
+        assert table.protocol().reader_features == ["timestampNtz"]
+        assert is_plain(table)
+        assert ("changeDataFeed" in (table.protocol().writer_features or ())) == (feed and name == "t")

@@ -273,7 +273,7 @@ def test_a_logical_operator_is_run_as_what_it_lowers_to_with_its_handler_and_sta
 
 
 def test_what_the_harness_cannot_run_of_a_logical_operator_is_told():
-    with pytest.raises(PipelineError, match="'highest_of' does not lower to one batch operator"):
+    with pytest.raises(PipelineError, match="'highest_of' does not lower to batch operators"):
         OperatorHarness(HighestOf(name="highest", keys=("v",)), "k string, v long")
     with pytest.raises(PipelineError, match="has its keys and its name"):
         OperatorHarness(HighestOf(name="highest", keys=("k",)), "k string, v long", keys=["k"])

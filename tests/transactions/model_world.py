@@ -219,7 +219,7 @@ class Model:
         return world, tuple(path for path in effect.removes if path not in world.table(effect.dataset).snapshots[effect.version])
 
     def find_lost(self, world, effect, unique):
-        return world, {path: "is missing" for path in effect.sizes if not self.is_there(world, path)}
+        return world, {path: "is missing" for path in effect.files if not self.is_there(world, path)}
 
     def tell_versions(self, world, effect, unique):
         return world, ""

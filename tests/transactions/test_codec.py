@@ -37,14 +37,15 @@ class Whole:
     since: int = added(2, 0)
 
 
-plain = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+plain = st.none() | st.booleans() | NUMBERS | st.text(max_size=3)
 wholes = st.builds(
-    Whole, st.integers(), st.booleans(), st.sampled_from("ab"),
+    Whole, NUMBERS, st.booleans(), st.sampled_from("ab"),
     plain | st.lists(plain, max_size=2), st.none() | st.text(max_size=3),
-    st.tuples(st.integers(), st.text(max_size=3)),
+    st.tuples(NUMBERS, st.text(max_size=3)),
     st.lists(st.builds(Part, st.text(max_size=3), st.floats(allow_nan=False)), max_size=2).map(tuple),
     st.frozensets(st.text(max_size=3), max_size=3),
-    st.dictionaries(st.text(max_size=3), st.lists(st.integers(), max_size=2).map(tuple), max_size=2), st.integers(0, 1),
+    st.dictionaries(st.text(max_size=3), st.lists(NUMBERS, max_size=2).map(tuple), max_size=2), st.integers(0, 1),
 )  # fmt: skip
 
 

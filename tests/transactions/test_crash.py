@@ -173,6 +173,7 @@ def child_zombie(root, started, go):
         os._exit(4)
 
 
+@pytest.mark.alone
 def test_a_stopped_run_loses_its_lease_and_is_fenced_when_it_goes_on(tmp_path):
     started, go = PROCESSES.Event(), PROCESSES.Event()
     zombie = PROCESSES.Process(target=child_zombie, args=(tmp_path, started, go))
@@ -217,5 +218,30 @@ def test_a_manifest_that_cannot_be_written_after_another_run_took_over_is_that_r
         monkeypatch.setattr(Root, "write", taken_over)
         with pytest.raises(FencedError, match="taken over"):
             run.prepare(handle, "clean", flow.work)
+        assert Flow(other).epoch(mine).epoch == 1
+        check_result(other, 1)
+
+
+@pytest.mark.parametrize("stage", ["clean", "sums"], ids=["its own manifest", "that of a stage before it"])
+def test_a_zombie_that_misses_a_manifest_is_told_who_took_over(stage, tmp_path, monkeypatch):
+    """The manifest was deleted by the run that took over, so that nothing is wrong with the ledger."""
+    read, mine = Root.read, Owner.of_process()
+    with coordinator(tmp_path) as run, coordinator(tmp_path) as other:
+        run.open(replace(mine, run_id="other", pid_started=1.0))
+        flow = Flow(run)
+        handle = run.begin(flow.plan, flow.choose)
+        run.prepare(handle, "clean", flow.work)
+        run._world._written.clear()  # as after a restart of the stage's process
+
+        def deleted(self, path):
+            if path.startswith("manifests/") and other.view().generation == 1:
+                other.open(mine)
+                return None
+            return read(self, path)
+
+        monkeypatch.setattr(Root, "read", deleted)
+        with pytest.raises(FencedError, match="taken over"):
+            run.prepare(handle, stage, flow.work)
+        monkeypatch.setattr(Root, "read", read)
         assert Flow(other).epoch(mine).epoch == 1
         check_result(other, 1)

@@ -262,7 +262,7 @@ def test_beginning_a_decided_epoch_anew_is_caught(monkeypatch):
 
 
 def test_completing_before_the_tables_is_caught(monkeypatch):
-    def skip(run, view, decision, changes, *, looked):
+    def skip(run, view, decision, changes, *, looked, replaced=frozenset()):
         yield from ()
 
     monkeypatch.setattr(commit, "_commit_tables", skip)

@@ -1,4 +1,4 @@
-"""A staged file or a manifest is gone or cut short: an undecided epoch is run anew, a decided one waits for the file.
+"""A staged file or a manifest is gone, cut short or replaced: an undecided epoch is run anew, a decided one waits for the file.
 
 Stands for the fault script a6c.
 """
@@ -14,9 +14,13 @@ from dagster_operators.errors import LedgerError, LostFileError
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
+from tests.replacing import replace_bytes
 from tests.transactions.flow import Flow, check_result, leftovers
 
 STAGED = ["tables/clean/e2-*/*", "tables/sums/e2-*/*", "state/sums.totals/e2-*/*"]
+
+
+HOW = ["gone", "cut short", "replaced"]
 
 
 class DiedError(Exception):
@@ -41,12 +45,14 @@ def damage(root: Path, pattern: str, how: str) -> Path:
     (path,) = root.glob(pattern)
     if how == "gone":
         path.unlink()
+    elif how == "replaced":
+        replace_bytes(path)
     else:
         path.write_bytes(path.read_bytes()[:-1])
     return path
 
 
-@pytest.mark.parametrize("how", ["gone", "cut short"])
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pattern", [*STAGED, "streams/clean/e2-*/*", "manifests/e2/clean.*", "manifests/e2/sums.*"])
 def test_an_undecided_epoch_is_run_anew(tmp_path: Path, pattern: str, how: str) -> None:
     run_until(tmp_path, 3, "before:append_decision")
@@ -60,7 +66,7 @@ def test_an_undecided_epoch_is_run_anew(tmp_path: Path, pattern: str, how: str) 
         assert leftovers(run) == []
 
 
-@pytest.mark.parametrize("how", ["gone", "cut short"])
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pattern", STAGED)
 def test_nothing_is_decided_over_a_lost_file(tmp_path: Path, pattern: str, how: str) -> None:
     """It is found by the very run that staged it, and what the error says to do helps."""
@@ -82,7 +88,7 @@ def test_nothing_is_decided_over_a_lost_file(tmp_path: Path, pattern: str, how: 
         check_result(run, 2)
 
 
-@pytest.mark.parametrize("how", ["gone", "cut short"])
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pattern", STAGED)
 @pytest.mark.parametrize("place", ["after:append_decision", "after:commit_table:1"])
 def test_a_decided_epoch_waits_for_its_files(tmp_path: Path, pattern: str, how: str, place: str) -> None:

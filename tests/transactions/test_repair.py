@@ -17,11 +17,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dagster_operators.errors import (
+    DamagedTableError,
     ForeignWriteError,
     LedgerError,
     LostFileError,
     RestoredTableError,
-    StorageError,
     UnknownEpochError,
 )
 from dagster_operators.storage.log_history import marked_files
@@ -286,10 +286,11 @@ def test_marks_that_only_a_checkpoint_tells_are_seen(tmp_path: Path) -> None:
     log = tmp_path / CLEAN / "_delta_log"
     DeltaTable(str(tmp_path / CLEAN)).create_checkpoint()
     (path,) = log.glob("*.checkpoint.parquet")
-    rows = pq.read_table(path).to_pylist()
+    table = pq.read_table(path)
+    rows = table.to_pylist()
     for add in (row["add"] for row in rows if row["add"]):
         add["deletionVector"] = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
     for entry in log.glob("*.json"):
         entry.unlink()
     assert len(marked_files(Root(str(tmp_path)), CLEAN)) == 2
@@ -297,7 +298,7 @@ def test_marks_that_only_a_checkpoint_tells_are_seen(tmp_path: Path) -> None:
     (log / f"{3:020d}.json").write_text(json.dumps({"remove": remove}))
     assert len(marked_files(Root(str(tmp_path)), CLEAN)) == 1
     (log / f"{4:020d}.json").write_text('{"remo')
-    with pytest.raises(StorageError, match="entry 4 of a table's log cannot be read"):
+    with pytest.raises(DamagedTableError, match="entry 4 of a table's log cannot be read"):
         marked_files(Root(str(tmp_path)), CLEAN)
 
 

@@ -116,6 +116,8 @@ def test_arrow_s_units_become_spark_s() -> None:
 def test_what_arrow_batches_cannot_carry(kind: str) -> None:
     with pytest.raises(SchemaError, match=f"the type {kind} cannot be carried"):
         arrow_type(Plain(kind))
+    with pytest.raises(SchemaError, match=r"\[column 'c'\]"):
+        Schema((Field("a", Plain("int")), Field("c", Array(Plain(kind))))).to_arrow()
 
 
 def test_what_spark_has_no_type_for() -> None:

@@ -1,14 +1,16 @@
-"""Which output each input reads, and that no operators read each other in a circle."""
+"""The output that each input reads, and circles of operators that read each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from dagster_operators.api.events.node_reader import WrittenInput, WrittenOperator
 from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.written import WrittenInput, WrittenOperator
 from dagster_operators.api.queries.located import Located
 from dagster_operators.catalog.catalog import near
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.routes import ALL, is_of_logs, log_reading
 from dagster_operators.operators.events.wiring import TIMER, EventInput, EventOperator, EventSource, timer_interval
 
 
@@ -18,6 +20,8 @@ def connected(
     nodes: Iterable[str],
     tables: Mapping[str, Located],
     noted: Noted,
+    *,
+    unsure: Collection[str] = (),
 ) -> tuple[EventOperator, ...]:
     """The operators with the addresses of what their inputs read; what is wrong with them is noted.
 
@@ -27,11 +31,12 @@ def connected(
         nodes: The ids of all nodes, also of those that something is wrong with.
         tables: The nodes that are tables, by their ids.
         noted: Collects what is wrong.
+        unsure: The nodes whose outputs are not known, as something is wrong with them.
     """
     made = [EventOperator(one.node, one.id, one.alone, one.file, outputs=one.outputs) for one in written]
     known = {operator.address(output) for operator in made for output in operator.outputs}
     known |= {address for source in sources for address, _ in source.addresses()}
-    lost = set(nodes) - {one.node for one in written} - {source.node for source in sources}
+    lost = (set(nodes) - {one.node for one in written} - {source.node for source in sources}) | set(unsure)
     finder = _Finder(known, {one.node: one.id if one.alone else None for one in written}, lost, tables, noted)
     found = tuple(
         EventOperator(
@@ -47,11 +52,21 @@ def connected(
             one.language,
             one.time_limit,
             one.restart,
+            one.args,
+            one.routes,
         )
         for one in written
     )
+    if any(is_of_logs(one.source) for operator in found for one in operator.inputs):
+        found = tuple(_with_logs_read(operator) for operator in found)
     _check_circles({operator.path: operator for operator in found}, {f"{one.node}/{one.id}": one for one in written}, noted)
     return found
+
+
+def _with_logs_read(operator: EventOperator) -> EventOperator:
+    """An operator whose log entries are read, unless it reads those of others."""
+    reads = any(is_of_logs(one.source) for one in operator.inputs)
+    return operator if reads else replace(operator, routes=(*operator.routes, (ALL, "")))
 
 
 class _Finder:
@@ -80,6 +95,8 @@ class _Finder:
                 self._noted.wrong(one.source, error.problem, error.remedy)
                 return None
             return source
+        if is_of_logs(source):
+            return self._of_logs(one)
         node, _, rest = source.partition("/")
         for address in (source, f"{operator.node}/{source}", self._without_operator(source)):
             if address in self._known:
@@ -89,6 +106,19 @@ class _Finder:
         elif node not in self._lost:
             self._tell(operator, one, node, rest)
         return None
+
+    def _of_logs(self, one: WrittenInput) -> str | None:
+        """What an input of log entries reads."""
+        source: str = one.source.data
+        try:
+            _, node = log_reading(source)
+        except PipelineError as error:
+            self._noted.wrong(one.source, error.problem, error.remedy)
+            return None
+        if node and node not in self._nodes and node not in self._lost:
+            known = ", ".join(sorted(self._nodes))
+            self._noted.wrong(one.source, f"{source!r} names no node with operators or a script", f"there are: {known}")
+        return source
 
     def _without_operator(self, source: str) -> str:
         """``node/op/output`` of a node with one operator, without its id; else as it is."""
@@ -111,7 +141,10 @@ class _Finder:
         within = sorted(one for one in self._known if one.startswith(f"{operator.node}/{node}/"))
         names = {address.partition("/")[0] for address in self._known} | self._nodes.keys()
         if node == "dora":
-            problem, remedy = f"there is no input {source!r}", "of dora's own there are timers: dora/timer/millis/100"
+            problem, remedy = (
+                f"there is no input {source!r}",
+                "of dora's own there are timers and logs: dora/timer/millis/100, dora/logs",
+            )
         elif not rest:
             problem, remedy = f"the input `{target}` reads {source!r}, which names no output", "write node/output"
         elif node not in names and not within:
@@ -130,7 +163,7 @@ def _target(operator: WrittenOperator, one: WrittenInput) -> str:
 
 
 def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str, WrittenOperator], noted: Noted) -> None:
-    """Tell of operators that read each other: what one sends would lead to another message at once, for ever."""
+    """Remark on operators that read each other: each message may lead to another one at once."""
     made = {operator.address(output): path for path, operator in operators.items() for output in operator.outputs}
     before = {
         path: [made[one.source] for one in operator.inputs if one.source in made and not one.delay]
@@ -139,15 +172,15 @@ def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str,
     done: set[str] = set()
     for start in operators:
         while circle := _circle(before, start, done):
-            done.update(circle)  # of circles that share an operator one is told
+            done.update(circle)  # of circles that share an operator one is remarked on
             operator = operators[circle[0]]
             name = next(one.id for one in operator.inputs if made.get(one.source) == circle[-1] and not one.delay)
             at = written[f"{operator.node}/{operator.id}"]
             text = " -> ".join((*circle, circle[0]))
-            noted.wrong(
+            noted.remark(
                 next(one.source for one in at.inputs if one.id == name),
-                f"operators read each other in a circle without a delay: {text}",
-                "let one of these inputs come later: {source: node/output, delay: 10 ms}; or take it out",
+                f"operators read each other in a circle without a delay: {text}; messages go round within an event until none is "
+                "sent, and an event that leads to more than a million fails the epoch",
             )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from dagster_operators.api.events.node_reader import WrittenOperator
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.value_types import value_type
+from dagster_operators.api.events.written import WrittenOperator
 from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import OperatorsError
 from dagster_operators.operators.events.wiring import TIMER, EventOperator

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Final
 
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.operator_files import OperatorFiles
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.events.settings_of_dora import check_outputs, check_settings
 from dagster_operators.api.events.value_types import value_type
+from dagster_operators.api.events.written import Env, WrittenInput, WrittenOperator
 from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import OperatorsError
+from dagster_operators.operators.events.routes import LEAST, ROUTED
 from dagster_operators.time.watermark import parse_duration
 
-KINDS: Final = ("operator", "operators", "source", "path", "table", "ros2", "module")
+KINDS: Final = ("operator", "operators", "source", "path", "table", "ros2", "module", "from")
 """The keys that say what a node is."""
 
 _SHARED: Final = ("id", "name", "description", "env", "deploy", "cpu_affinity")
@@ -33,79 +36,26 @@ _OPERATOR: Final = (
 _LANGUAGES: Final = {"shared-library": "library", "path": "script", "python": "python"}
 """What the key with an operator's file says."""
 
-_STATES: Final = {"python": ("plain", "pickle"), "library": ("replay", "none"), "script": ("replay", "none")}
+_STATES: Final = {"python": ("plain", "pickle"), "library": ("replay", "none"), "script": ("replay", "none", "live")}
 """How the state of an operator can be kept, what it is by default first."""
 
 _REFUSED: Final = {
-    "build": ("nothing is built here", "build it before the dataflow is run, and leave 'build' out"),
     "wasm": ("operators in WebAssembly are not run here, nor by dora", "write it in Python"),
-    "args": ("a script has no arguments here", "give it what it needs by env:"),
     "git": ("nothing is downloaded here", "download it, and give its path"),
     "hub": ("nothing is downloaded here", "download it, and give its path"),
-    "send_stdout_as": ("what an operator prints is no output here", "send it: send_output(...)"),
-    "send_logs_as": ("what an operator logs is no output here", "send it: send_output(...)"),
 }
+_OF_GIT: Final = ("branch", "tag", "rev")
+"""Keys beside ``git``, which is refused."""
+
+_BUILD: Final = "build"
 _OF_SCRIPTS: Final = (
     "path_sha256", "max_restart_delay", "restart_window", "health_check_timeout", "finish_grace_secs", "shared_memory_pool_size",
 )  # fmt: skip
 """More keys of nodes that are scripts: what their file must be, and what changes nothing here."""
 
 _INPUT: Final = ("source", "queue_size", "queue_policy", "delay")
-Env: TypeAlias = tuple[tuple[str, str], ...]
-"""Pairs of a variable of the environment and its value."""
-
 _NODE_ID: Final = re.compile(r"(?!\.)[A-Za-z0-9_.-]+")
 _DATA_ID: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-
-
-@dataclass
-class WrittenInput:
-    """An input as it is written.
-
-    Attributes:
-        id: Its id.
-        source: What it reads, with its place.
-        queue_size: How many messages may wait; None if none is dropped.
-        delay: How many microseconds after it was sent a message arrives.
-    """
-
-    id: str
-    source: Located
-    queue_size: int | None = None
-    delay: int = 0
-
-
-@dataclass
-class WrittenOperator:
-    """An operator as it is written; its attributes are those of ``EventOperator``, and what is only looked at here.
-
-    Attributes:
-        partition_by: By which column it is partitioned.
-        said: The types of outputs, as they are written.
-        wanted: Those of inputs.
-    """
-
-    node: str
-    id: str
-    alone: bool
-    file: str
-    at: Located
-    inputs: list[WrittenInput] = field(default_factory=list)
-    outputs: tuple[str, ...] = ()
-    types: tuple[tuple[str, str], ...] = ()
-    env: Env = ()
-    state: str = "plain"
-    language: str = "python"
-    time_limit: int = 600_000_000
-    partition_by: Located | None = None
-    restart: str = ""
-    said: Mapping[str, Located] = field(default_factory=dict)
-    wanted: Mapping[str, Located] = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """What errors and state call it."""
-        return self.node if self.alone else f"{self.node}/{self.id}"
 
 
 class NodeReader:
@@ -114,12 +64,16 @@ class NodeReader:
     Args:
         noted: Collects what is wrong.
         files: Takes the operators' files.
+
+    Attributes:
+        unsure: The ids of nodes whose outputs are not known, as something is wrong with them: nothing is told of who reads them.
     """
 
     def __init__(self, noted: Noted, files: PythonFiles) -> None:
         self._noted = noted
         self._files = OperatorFiles(noted, files)
         self._ids: set[str] = set()
+        self.unsure: set[str] = set()
 
     def nodes(self, root: Located) -> Iterator[tuple[str, str, Located]]:
         """The id, the kind and the content of each node that is one."""
@@ -133,25 +87,43 @@ class NodeReader:
             if name is not None and len(kinds) != 1:
                 told = "multiple exclusive fields set" if kinds else "says nothing of what it is"
                 self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:5])}")
+                self.unsure.add(name)
+            elif name is not None and kinds[0] == "from":
+                yield from self._of_stream(name, node)
             elif name is not None:
                 yield name, kinds[0], node
+
+    def _of_stream(self, name: str, node: Located) -> Iterator[tuple[str, str, Located]]:
+        """A node that names its rows with ``from``, as queries do, as one that names them with ``source``."""
+        stream = node.data["from"]
+        if not isinstance(stream.data, str):
+            remedy = "write from: and the name of a stream or source; a source of the file's own stands under source:"
+            self._noted.wrong(stream, f"the node {name!r}: from is {stream.text or stream.plain()!r}, not a name", remedy)
+            self.unsure.add(name)
+            return
+        yield name, "source", replace(node, data={"source" if key == "from" else key: of for key, of in node.data.items()})
 
     def operators(self, name: str, kind: str, node: Located) -> Iterator[WrittenOperator]:
         """The operators of a node."""
         self._check_node(name, kind, node)
         given = node.data[kind]
         if kind == "operator":
-            if self._is_mapping(given, f"the operator of {name!r}"):
+            if not self._is_mapping(given, f"the operator of {name!r}"):
+                self.unsure.add(name)
+            else:
                 yield self._operator(name, "op", given, alone=True, env=self.env(node))
             return
         ids: set[str] = set()
         if not isinstance(given.data, tuple) or not given.data:
             told = "are no list" if given.data else "are none"
             self._noted.wrong(given, f"the operators of {name!r} {told}", "begin each with '- id: ...'")
+            self.unsure.add(name)
             return
         for one in given.data:
             own = self._id(one, f"operator of {name!r}", ids)
-            if own is not None:
+            if own is None:
+                self.unsure.add(name)
+            else:
                 yield self._operator(name, own, one, alone=False, env=self.env(node))
 
     def script(self, name: str, node: Located) -> WrittenOperator:
@@ -180,14 +152,18 @@ class NodeReader:
     def _operator(self, node: str, own: str, given: Located, *, alone: bool, env: Env) -> WrittenOperator:
         is_script = "path" in given.data
         what = f"the {'node' if is_script else 'operator'} {node!r}" if alone else f"the operator '{node}/{own}'"
+        if _misspelt(given, "outputs"):
+            self.unsure.add(node)
         for key, (problem, remedy) in _REFUSED.items():
             if key in given.data:
                 self._noted.wrong(given.data[key], f"{what}: {problem}", remedy)
+        self._note_build(given, what)
+        of_git = _OF_GIT if "git" in given.data else ()
         if is_script:
-            known = (*_SHARED, "path", *_OPERATOR[3:])
-            self._noted.unknown_keys(what, given, (*known, *_TOLD, *_OF_SCRIPTS, *_REFUSED), told=known)
+            known = (*_SHARED, "path", "args", *_OPERATOR[3:])
+            self._noted.unknown_keys(what, given, (*known, *_TOLD, *ROUTED, *_OF_SCRIPTS, *_REFUSED, *of_git, _BUILD), told=known)
         else:
-            self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
+            self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *ROUTED, *_REFUSED, _BUILD), told=_OPERATOR)
             own = self._text_of(given, "id", own, what)
         check_settings(what, given, self._noted)
         language = self._language(given, what)
@@ -200,8 +176,8 @@ class NodeReader:
         wanted = self._said(given, "input_types", tuple(_keys_of(given, "inputs")), what)
         check_outputs(what, given, outputs, self._noted)
         file = self._file(language, given, what) or ""
-        if is_script and not inputs and not _has_inputs(given):
-            self._noted.wrong(given, f"{what} has no inputs, which say when it runs", "give it a timer: dora/timer/secs/1")
+        if not is_script and not has_inputs(given):
+            self._noted.wrong(given, f"{what} has no inputs, so that it is told of nothing", "give it a timer: dora/timer/secs/1")
         own_env = (*env, *(() if is_script else self.env(given)))
         limit = self._duration(given, "time_limit", 600_000_000, what)
         by = given.data.get("partition_by")
@@ -209,8 +185,30 @@ class NodeReader:
             self._noted.wrong(by, f"{what}: partition_by is no column", "write partition_by: column")
             by = None
         again = self._text_of(given, "restart", "", what)
-        settings = (types, own_env, state, language, limit, by, again, said, wanted)
+        args = tuple(self._text_of(given, "args", "", what).split()) if is_script else ()
+        routes = self._routes(given, language, outputs, what)
+        settings = (types, own_env, state, language, limit, by, again, said, wanted, args, routes)
         return WrittenOperator(node, own, alone, file, given, inputs, outputs, *settings)
+
+    def _routes(self, given: Located, language: str, outputs: tuple[str, ...], what: str) -> tuple[tuple[str, str], ...]:
+        """Where what it prints and logs is sent."""
+        found = [(key, self._text_of(given, key, "", what)) for key in ROUTED if key in given.data]
+        for key, output in found:
+            if key != LEAST and language == "library":
+                self._noted.wrong(given.data[key], f"{what}: what a library prints is no output here", "send it as a message")
+            elif key != LEAST and output not in outputs:
+                self._noted.wrong(given.data[key], f"{what}: {key} names no output of it: {output!r}", "declare it in outputs:")
+        return tuple(found) if any(key != LEAST for key, _ in found) else ()
+
+    def _note_build(self, given: Located, what: str) -> None:
+        """Note the commands that build an operator or node: a line each."""
+        found = given.data.get(_BUILD)
+        if found is None or found.data is None:
+            return
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: build is no text", "write build: with a command in each line")
+            return
+        self._noted.remark(found, f"{what} is built by dagster-operators run --build alone: {found.data.strip()}")
 
     def _language(self, given: Located, what: str) -> str:
         """In what an operator is written."""
@@ -348,7 +346,7 @@ class NodeReader:
 
     def _is_mapping(self, given: Located, what: str) -> bool:
         if not isinstance(given.data, dict):
-            self._noted.wrong(given, f"{what} has no keys", "write key: value")
+            self._noted.wrong(given, f"{what} is no mapping of keys to values", "write key: value")
         return isinstance(given.data, dict)
 
     def _is_text(self, given: Located, what: str) -> bool:
@@ -364,7 +362,15 @@ class NodeReader:
         return default if found is None else found.text
 
 
-def _has_inputs(given: Located) -> bool:
+def _misspelt(given: Located, key: str) -> bool:
+    """Whether a key is not there, or no list, and another one may be meant as it."""
+    found = given.data.get(key)
+    if found is not None and found.data is not None:
+        return not isinstance(found.data, tuple)
+    return bool(get_close_matches(key, given.data.keys() - {*_OPERATOR, *_SHARED, *_TOLD, *_REFUSED}, n=1, cutoff=0.7))
+
+
+def has_inputs(given: Located) -> bool:
     """Whether inputs are written, be there something wrong with them or not: what that is was told."""
     found = given.data.get("inputs")
     return found is not None and bool(found.data)

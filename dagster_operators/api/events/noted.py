@@ -15,11 +15,17 @@ class Noted:
 
     Args:
         file: Its name in errors.
+        is_checked: Whether the file is looked at alone, so that programs that can be installed may be missing.
+
+    Attributes:
+        remarks: The text of each remark: of settings that are right, and do not do all that dora does.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, is_checked: bool = False) -> None:
         self.file = file
+        self.is_checked = is_checked
         self.errors: list[OperatorsError] = []
+        self.remarks: list[str] = []
 
     def note(self, error: OperatorsError) -> None:
         """Something is wrong."""
@@ -28,6 +34,10 @@ class Noted:
     def wrong(self, given: Located, problem: str, remedy: str, **where: Any) -> None:
         """Something is wrong with a value."""
         self.note(PipelineError(problem, **given.place, **where, remedy=remedy))
+
+    def remark(self, given: Located, text: str) -> None:
+        """Remark on a value that is right."""
+        self.remarks.append(f"{given.file or self.file}:{given.line}:{given.character}: {text}")
 
     def unknown_keys(self, what: str, given: Located, known: Collection[str], told: Collection[str] = ()) -> None:
         """Tell of each key of a dictionary that means nothing.
@@ -40,7 +50,7 @@ class Noted:
         """
         for name in given.data:
             if name not in known:
-                remedy = near(name, known) or f"it takes: {', '.join(told or known)}"
+                remedy = near(name, dict.fromkeys(known)) or f"it takes: {', '.join(told or known)}"
                 self.note(PipelineError(f"{what} has no key {name!r}", **given.key_place(name), remedy=remedy))
 
     def raise_all(self) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Final
 
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.state_methods import BOTH, without_the_other
+
+_ON_EVENT: Final = "on_event"
+_OF_PYTHON: Final = ("pip", "pip3", "uv", "maturin", "poetry")
+"""Programs that install commands in Python's environment."""
 
 
 class OperatorFiles:
@@ -48,6 +53,12 @@ class OperatorFiles:
         if alone is not None:
             self._noted.wrong(found, f"{what}, in {found.data!r}: {without_the_other(alone)}", BOTH)
             return None
+        if key is not None and self._files.lacks(key, "Operator", _ON_EVENT):
+            self._noted.wrong(
+                found, f"{what}: the class Operator in {found.data!r} has no method {_ON_EVENT}",
+                f"write def {_ON_EVENT}(self, event, send_output), which returns DoraStatus.CONTINUE",
+            )  # fmt: skip
+            return None
         return key
 
     def script(self, given: Located, what: str) -> str | None:
@@ -57,12 +68,11 @@ class OperatorFiles:
             self._noted.wrong(found, f"{what}: its path is no text", "write path: file.py")
             return None
         name = found.data if found.data.endswith(".py") or not self._files.has(f"{found.data}.py") else f"{found.data}.py"
-        if "://" in name or not name.endswith(".py"):
-            self._noted.wrong(
-                found, f"{what}: its path {name!r} is no Python file, and other programs need dora to run",
-                "write path: file.py; or make it an operator: in a shared library",
-            )  # fmt: skip
+        if "://" in name:
+            self._noted.wrong(found, f"{what}: its path {name!r} is a URL", "download it, and write path: file.py")
             return None
+        if not name.endswith(".py"):
+            return self._installed(given, found, what)
         key = self._loaded(replace(found, data=name), what)
         self._check_digest(given, key, what)
         if key is not None and self._files.is_operator_alone(key):
@@ -72,6 +82,28 @@ class OperatorFiles:
             )  # fmt: skip
             return None
         return key
+
+    def _installed(self, given: Located, found: Located, what: str) -> str | None:
+        """The file of a node that is installed, by the name of its command; or None if there is none."""
+        name = found.data
+        key = self._files.add_installed(name)
+        if key is not None:
+            return key
+        build = given.data.get("build")
+        by = build.data.strip() if build is not None and isinstance(build.data, str) else ""
+        if name in ("dynamic", "shell"):
+            told, way = f"is {name!r}, which only dora's daemon has", "write path: file.py"
+        elif any(word in _OF_PYTHON for word in by.split()):
+            if self._noted.is_checked:
+                self._noted.remark(found, f"{what}: its path is the command {name!r}, which is not installed")
+                return self._files.add_missing(name)
+            told = f"is the command {name!r}, which is not installed"
+            way = f"install it ({by}), or run with --build: dagster-operators run FILE --build"
+        else:
+            told = f"is the native program {name!r}, which speaks to dora's daemon, and there is none here"
+            way = "write path: file.py; or make it an operator: in a shared library"
+        self._noted.wrong(found, f"{what}: its path {told}", way)
+        return None
 
     def _check_digest(self, given: Located, key: str | None, what: str) -> None:
         """See that a file is the one whose digest is written."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dagster_operators.api.events.node_reader import WrittenOperator
 from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.written import WrittenOperator
 from dagster_operators.api.queries.located import Located
 from dagster_operators.catalog.catalog import near
 from dagster_operators.operators.events.event_batch import KEY_REMEDY, can_be_key
+from dagster_operators.operators.events.routes import is_of_logs
 from dagster_operators.operators.events.wiring import TIMER, EventInput, EventOperator, EventSource
 
 if TYPE_CHECKING:
@@ -94,6 +95,10 @@ class _Check:
 
     def _check_input(self, operator: EventOperator, one: EventInput, at: Located) -> None:
         by = self._found[operator.path]
+        if is_of_logs(one.source) and any(self._found.values()):
+            problem = f"the operator '{operator.path}' reads {one.source!r}, and others are partitioned, or it is"
+            self._noted.wrong(at, problem, "read an output that send_logs_as names")
+            return
         sender = self._senders.get(one.source)
         other = by if sender is None else self._found[sender]
         if other != by:

@@ -6,6 +6,8 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +56,50 @@ class PythonFiles:
         self._add(path, key, path.parent)
         return key
 
+    def add_installed(self, command: str) -> str | None:
+        """Add a node that is installed: the function that a command of a package calls, with the package.
+
+        Args:
+            command: The command, as the package declares it among its scripts.
+
+        Returns:
+            The path of a file that calls the function; None if no installed package has the command.
+        """
+        point = next(iter(entry_points(group="console_scripts", name=command)), None)
+        if point is None:
+            return None
+        top = point.module.partition(".")[0]
+        spec = find_spec(top)
+        if spec is None or spec.origin is None:
+            return None
+        beside, folder = Path(spec.origin).parent.parent, f"installed/{command}"
+        self._collect(point.module, top, beside, folder)
+        key = f"{folder}/__main__.py"
+        called = f"{point.attr.partition('.')[0]}"
+        self.texts[key] = f"import sys\n\nfrom {point.module} import {called}\n\nsys.exit({point.attr}())\n"
+        return key
+
+    def add_missing(self, command: str) -> str:
+        """Add a file for a command that is not installed, where a dataflow is looked at alone; nobody runs it.
+
+        Returns:
+            The file's path.
+        """
+        key = f"installed/{command}/__main__.py"
+        self.texts[key] = f"raise ModuleNotFoundError({f'the command {command!r} is not installed'!r})\n"
+        return key
+
+    def _collect(self, module: str, top: str, beside: Path, folder: str) -> None:
+        """Add a module of an installed package, and those of the same package that it imports."""
+        if module.partition(".")[0] != top:
+            return
+        for path in _beside(module, beside):
+            key = f"{folder}/{_key(path, beside)}"
+            if key not in self.texts:
+                self.texts[key] = text = path.read_text("utf-8")
+                for other in _imported(ast.parse(text, str(path)), path.parent.relative_to(beside).parts):
+                    self._collect(other, top, beside, folder)
+
     def add_library(self, name: str) -> str:
         """Add a shared library, by the name that dora gives it (``target/release/name``) or that of its file.
 
@@ -95,6 +141,18 @@ class PythonFiles:
     def defines(self, key: str, name: str) -> bool:
         """Whether a file has something of a name at its top level, as far as can be seen without running it."""
         return any(name in _bound(statement) for statement in ast.parse(self.texts[key]).body)
+
+    def lacks(self, key: str, kind: str, method: str) -> bool:
+        """Whether a file has a class at its top level that has not a method, as far as can be seen without running it."""
+        found = [one for one in ast.parse(self.texts[key]).body if isinstance(one, ast.ClassDef) and one.name == kind]
+        if len(found) != 1 or found[0].decorator_list or found[0].keywords:
+            return False
+        if any(not isinstance(base, ast.Name) or base.id != "object" for base in found[0].bases):
+            return False
+        bound = {name for part in found[0].body for name in _bound(part)} | {
+            part.name for part in found[0].body if isinstance(part, ast.AsyncFunctionDef)
+        }
+        return method not in bound and "__getattr__" not in bound
 
     def method_alone(self, key: str) -> str | None:
         """Which of ``get_state`` and ``set_state`` the operator in a file has without the other, as far as can be seen."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.api.events.given_stream import GivenStream
 from dagster_operators.api.events.node_reader import NodeReader
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -24,7 +25,7 @@ from dagster_operators.types.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SETTINGS: Final = ("event_time", "lateness", "finished", "asset_key")
+_SETTINGS: Final = ("event_time", "lateness", "finished", "asset_key", "event_time_ahead", "renamed_from")
 """What a source has beside where its rows come from."""
 
 
@@ -60,7 +61,8 @@ class SourceReader:
         if declared is not None and self._is_right(name, declared, node):
             if declared.event_time is not None:
                 self.declared[name] = declared
-                return [EventSource(name, outputs, declared.event_time)]
+                derived = isinstance(declared, GivenStream) and declared.is_derived
+                return [EventSource(name, outputs, declared.event_time, derived)]
             self._noted.wrong(
                 node.data["source"],
                 f"the source {name!r} has no event time, by which messages are put in order",
@@ -109,7 +111,7 @@ class SourceReader:
         try:
             parse_duration(declared.lateness)
         except ValueError as error:
-            self._noted.wrong(_setting(written, "lateness"), f"the source {name!r}: the lateness: {error}", "")
+            self._noted.wrong(_setting(written, "lateness"), f"the source {name!r}: the lateness: {error}", "write '1 hour', say")
         columns = self.columns[name] = self._columns(name, replace(declared, lateness="0 seconds"), written)
         outputs = node.data.get("outputs")
         if columns is not None and outputs is not None and isinstance(outputs.data, dict):
@@ -122,6 +124,8 @@ class SourceReader:
 
     def _columns(self, name: str, declared: DeclaredSource, written: Located) -> tuple[str, ...] | None:
         """The columns of a source, if it says so; what a pipeline does not take is noted."""
+        if isinstance(declared, GivenStream):
+            return declared.stream.columns if declared.stream is not None else None
         try:
             columns = declared.in_pipeline(PipelineGraph("looking", "nowhere")).columns
         except OperatorsError as error:
@@ -156,4 +160,6 @@ def _identifier(node: str) -> str:
 
 
 def _no_stream(given: Located) -> Any:
-    raise PipelineError("a source is made of no stream", **given.place)
+    raise PipelineError(
+        "a source is made of no stream", remedy="leave the line out, or name the stream of an operator", **given.place
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -84,17 +84,21 @@ class TableReader:
     def __init__(self, noted: Noted, nodes: NodeReader) -> None:
         self._noted = noted
         self._nodes = nodes
+        self._of_sources: Collection[str] = ()
 
     def tables(
-        self, given: Sequence[tuple[str, Located]], operators: Sequence[EventOperator], partitions: Mapping[str, str]
-    ) -> list[WrittenTable]:
+        self, given: Sequence[tuple[str, Located]], operators: Sequence[EventOperator], partitions: Mapping[str, str],
+        of_sources: Collection[str],
+    ) -> list[WrittenTable]:  # fmt: skip
         """The tables.
 
         Args:
             given: The id and content of each node that is one.
             operators: The operators of the file.
             partitions: By which column each of them is partitioned, by its path.
+            of_sources: The addresses of the outputs of sources.
         """
+        self._of_sources = of_sources
         senders = {operator.address(output): operator for operator in operators for output in operator.outputs}
         found = [table for name, node in given if (table := self._table(name, node, senders)) is not None]
         for table in found:
@@ -107,7 +111,7 @@ class TableReader:
         what, own = f"the table {name!r}", node.data["table"]
         self._noted.unknown_keys(what, node, ("id", "name", "description", "table"))
         if not isinstance(own.data, dict):
-            self._noted.wrong(own, f"{what} has no keys", "write table: {input: node/output}")
+            self._noted.wrong(own, f"{what} is no mapping of keys to values", "write table: {input: node/output}")
             return None
         self._noted.unknown_keys(what, own, _KEYS)
         address = self._input(what, own, senders)
@@ -124,6 +128,10 @@ class TableReader:
             self._noted.wrong(given or own, f"{what} reads nothing", "write input: node/output")
             return None
         sender = senders.get(given.data)
+        if given.data in self._of_sources:
+            problem = f"{what}: {given.data!r} is the output of a source or of a node without inputs"
+            self._noted.wrong(given, problem, "let an operator send on what it reads there, and read its output")
+            return None
         if sender is None:
             remedy = near(given.data, senders) or f"there are: {', '.join(senders) or 'none'}"
             self._noted.wrong(given, f"{what}: there is no output {given.data!r} of an operator", remedy)

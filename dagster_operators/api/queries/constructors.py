@@ -59,10 +59,9 @@ def constructor(name: str, words: frozenset[str]) -> Callable[..., Any] | None:
     """
     made: Callable[..., Any]
     if name in _MADE_HERE:
-        where, fits = _MADE_HERE[name]
-        if fits.isdisjoint(words):
+        if _fits(name).isdisjoint(words):
             return None
-        made = loaded(where)
+        made = loaded(_MADE_HERE[name][0])
         return made
     kind = None if takes_only_plain(words) else catalog().value(name)
     if kind is None or kind.package == OWN or words.isdisjoint(base.__name__ for base in kind.type.__mro__):
@@ -73,8 +72,14 @@ def constructor(name: str, words: frozenset[str]) -> Callable[..., Any] | None:
 
 def constructors(words: frozenset[str]) -> list[str]:
     """The names of what this package makes for such an argument."""
-    own = [name for name, (_, fits) in _MADE_HERE.items() if not fits.isdisjoint(words)]
+    own = [name for name in _MADE_HERE if not _fits(name).isdisjoint(words)]
     return own if takes_only_plain(words) else [*own, PYTHON]
+
+
+def _fits(name: str) -> frozenset[str]:
+    """The names in annotations that a value fits: those of protocols, and that of its class."""
+    where, protocols = _MADE_HERE[name]
+    return protocols | {where.rpartition(":")[2]}
 
 
 def python_object(where: str) -> Any:

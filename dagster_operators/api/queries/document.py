@@ -129,7 +129,9 @@ class Document:
 
 
 def _no_stream(given: Located) -> Any:
-    raise PipelineError("a source is made of no stream", **given.place)
+    raise PipelineError(
+        "a source is made of no stream", remedy="leave the line out, or name the stream of an operator", **given.place
+    )
 
 
 def _wrong(given: Located, problem: str, remedy: str) -> PipelineError:

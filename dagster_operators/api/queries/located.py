@@ -16,6 +16,14 @@ import yaml
 
 from dagster_operators.errors import QueryError
 
+_MERGE: Final = "<<"
+
+_MOST_CHARACTERS: Final = 2_000_000
+"""So long a text may be: reading takes a second for some hundred thousand characters."""
+
+_SHOWN: Final = 50
+"""So many characters of a value are in an error."""
+
 _MOST_NESTED: Final = 60
 _MOST_VALUES: Final = 500_000
 """How many values a text may have once its aliases are followed."""
@@ -42,6 +50,7 @@ class Located:
         text: A scalar as it is written.
         tag: Such as ``!env``; empty for plain values.
         keys: Of a dictionary, the line and character of each key.
+        file: The file, where that is not the one that is read as a whole.
     """
 
     data: Any
@@ -50,16 +59,17 @@ class Located:
     text: str = ""
     tag: str = ""
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    file: str = field(default="", repr=False)
 
     @property
     def place(self) -> dict[str, Any]:
-        """Line and character, as fields of an error."""
-        return {"line": self.line, "character": self.character}
+        """Line and character, as fields of an error; the file, where it is another one."""
+        return {**({"file": self.file} if self.file else {}), "line": self.line, "character": self.character}
 
     def key_place(self, key: str) -> dict[str, Any]:
-        """Line and character of a dictionary's key, as fields of an error."""
+        """Line and character of a dictionary's key, as fields of an error; the file, where it is another one."""
         line, character = self.keys[key]
-        return {"line": line, "character": character}
+        return {**self.place, "line": line, "character": character}
 
     def plain(self) -> Any:
         """The value without places, lists and dictionaries as Python has them.
@@ -95,16 +105,56 @@ def read_yaml(text: str) -> Located:
     >>> read_yaml("a: 1").data["a"]
     Located(data=1, line=1, character=4, text='1', tag='', keys={})
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise QueryError(
+            f"the text has {len(text)} characters, and may have {_MOST_CHARACTERS}", line=1, character=1,
+            remedy="keep rows and long texts in files of their own",
+        )  # fmt: skip
     try:
         _check_depth(text)
         node = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = {"line": mark.line + 1, "character": mark.column + 1} if mark else {}
-        raise QueryError(f"this is no YAML: {error.problem or error.context}", **where, remedy="correct the text") from None
+        raise _located_error(text, error) from None
     except yaml.YAMLError as error:
         raise QueryError(f"this is no YAML: {error}", remedy="correct the text") from None
     return Located(None, 1, 1) if node is None else _Converter().convert(node)
+
+
+def _located_error(text: str, error: yaml.MarkedYAMLError) -> QueryError:
+    """The error of a text that is no YAML, at the place where it begins: of a quote that is not closed, the quote."""
+    mark, context = error.problem_mark or error.context_mark, error.context or ""
+    problem, remedy = error.problem or context, "correct the text"
+    quote = _quote_over_lines(text, None if mark is None else mark.line)
+    if context == "while scanning a quoted scalar":
+        mark, problem, remedy = error.context_mark, "a quote is not closed", "close it on its line"
+    elif quote is not None:
+        mark, problem, remedy = quote, f"a quote is not closed where it is meant to be ({problem})", "close it on its line"
+    elif _begins_before(error, context):
+        mark = error.context_mark
+        problem = f"{problem}, {context}" if context.startswith("while parsing") else problem
+    where = {"line": mark.line + 1, "character": mark.column + 1} if mark else {}
+    return QueryError(f"this is no YAML: {problem}", **where, remedy=remedy)
+
+
+def _begins_before(error: yaml.MarkedYAMLError, context: str) -> bool:
+    """Whether an error is about something that begins in an earlier line than the one where it was noticed."""
+    begin, end = error.context_mark, error.problem_mark
+    of_one = context.startswith(("while scanning", "while parsing a flow"))
+    return of_one and begin is not None and (end is None or begin.line < end.line)
+
+
+def _quote_over_lines(text: str, line: int | None) -> yaml.Mark | None:
+    """The beginning of the quoted text that ends in a line, or the one before, and began in an earlier one."""
+    found = None
+    try:
+        for token in yaml.scan(text, Loader=_Loader):
+            if line is None or not isinstance(token, yaml.ScalarToken) or token.style not in ("'", '"'):
+                continue
+            if token.start_mark.line < token.end_mark.line and line - 1 <= token.end_mark.line <= line:
+                found = token.start_mark
+    except yaml.YAMLError:
+        return found
+    return found
 
 
 def _check_depth(text: str) -> None:
@@ -147,7 +197,7 @@ class _Converter:
     def _new(self, node: yaml.Node, where: dict[str, int]) -> tuple[Located, int]:
         tag = node.tag if node.tag.startswith("!") else ""
         if not tag and node.tag.rpartition(":")[2] not in _PLAIN:
-            raise QueryError(f"the tag {node.tag!r} is not known", **where, remedy="use !env, !stream or !python")
+            raise QueryError(f"the tag {_begun(node.tag)} is not known", **where, remedy="use !env, !stream or !python")
         if isinstance(node, yaml.SequenceNode):
             parts = [self._sized(part) for part in node.value]
             return Located(tuple(part for part, _ in parts), where["line"], where["character"], tag=tag), 1 + sum(
@@ -166,8 +216,13 @@ class _Converter:
             place = {"line": at[0], "character": at[1]}
             if not isinstance(key, yaml.ScalarNode):
                 raise QueryError("a key is no text", **place, remedy="use a name")
+            if key.value == _MERGE and key.style is None:
+                raise QueryError(
+                    "the key '<<' merges nothing here: YAML 1.2 has no merge keys", **place,
+                    remedy="write its keys out; an alias may stand for a whole value: env: *env",
+                )  # fmt: skip
             if key.value in data:
-                raise QueryError(f"the key {key.value!r} is given twice", **place, remedy="give it once")
+                raise QueryError(f"the key {_begun(key.value)} is given twice", **place, remedy="give it once")
             keys[key.value] = at
             data[key.value], size = self._sized(value)
             total += size
@@ -185,4 +240,13 @@ def _scalar(node: yaml.ScalarNode, where: dict[str, int]) -> Any:
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:
-        raise QueryError(f"{text!r} is no number", **where, remedy="write it in digits") from None
+        raise QueryError(f"{_begun(text)} is no number", **where, remedy="write it in digits, of which there are few") from None
+
+
+def _begun(text: str) -> str:
+    """The beginning of a text, for an error.
+
+    >>> _begun("1" * 5_000_000)
+    "'11111111111111111111111111111111111111111111111111'... (5000000 characters)"
+    """
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"

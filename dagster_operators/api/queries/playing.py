@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.implied import entrance
 from dagster_operators.api.queries.loop_steps import loop_named
 from dagster_operators.api.queries.query import Call, Query, named, queries_in
 from dagster_operators.api.queries.sources import DeclaredSource
 from dagster_operators.api.stream import Stream
 from dagster_operators.catalog.catalog import near
 from dagster_operators.errors import OperatorsError, PipelineError
-from dagster_operators.graph.ports import StreamRef
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -45,7 +45,7 @@ def play(
             continue
         try:
             if call.function is named:
-                played[query] = _stream(pipeline, call.arguments[0], sources, labels)
+                played[query] = stream_named(pipeline, call.arguments[0], sources, labels)
             else:
                 played[query] = _made(pipeline, call, played)
         except OperatorsError as error:
@@ -108,11 +108,16 @@ def _filled(value: Any, played: Mapping[Query, Any]) -> Any:
     return type(value)(_filled(part, played) for part in value)
 
 
-def _stream(pipeline: PipelineGraph, name: str, sources: Mapping[str, DeclaredSource], labels: Iterable[str]) -> Stream:
+def stream_named(pipeline: PipelineGraph, name: str, sources: Mapping[str, DeclaredSource], labels: Iterable[str] = ()) -> Stream:
+    """The stream of a source, an operator, a side output or a table; a declared source is put into the pipeline.
+
+    Raises:
+        PipelineError: The name stands for nothing.
+    """
     dataflow = pipeline.dataflow
     side = {named: ref for ref, named in dataflow.side_streams.items()}
     if name in dataflow.nodes:
-        return Stream(dataflow, StreamRef(name))
+        return Stream(dataflow, entrance(dataflow, name))
     if name in side:
         return Stream(dataflow, side[name])
     if name in dataflow.tables:

@@ -15,6 +15,7 @@ from typing import Any
 from dagster_operators.api.queries.methods import Method, method_of, methods_of
 from dagster_operators.arguments import bound_to, checked
 from dagster_operators.catalog.catalog import near
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.values import leaves
 
 _numbers = count()
@@ -51,7 +52,19 @@ class Query:
         self._gives = gives
         self._number = next(_numbers)
 
+    def __copy__(self) -> Query:
+        return self  # steps are shared by identity
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Query:
+        return self
+
+    def __reduce__(self) -> Any:
+        problem = "a query is not pickled: it is a step that other queries may share"
+        raise PipelineError(problem, remedy="write it in a module that both processes import, or in YAML")
+
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         method = None if name.startswith("_") else method_of(self._gives, name)
         if method is not None:
             return _Recorder(self, method)
@@ -65,7 +78,7 @@ class Query:
     def __repr__(self) -> str:
         call = self._call
         written = [repr(value) for value in call.arguments] + [f"{name}={value!r}" for name, value in call.keywords.items()]
-        if call.arguments and isinstance(call.arguments[0], Query) and call.name != "apply":
+        if call.arguments and isinstance(call.arguments[0], Query) and call.name != "apply" and "." not in call.name:
             return f"{written[0]}.{call.name}({', '.join(written[1:])})"
         return f"{call.name}({', '.join(written)})"
 

@@ -28,6 +28,7 @@ class DeclaredSource:
         finished: Whether no more rows will come than there are now.
         asset_key: The key of the asset that it is in Dagster.
         event_time_ahead: How far ahead of the clock the time of a row may be.
+        renamed_from: What the source was called before.
     """
 
     name: str
@@ -37,12 +38,13 @@ class DeclaredSource:
     finished: bool = False
     asset_key: str | Sequence[str] | None = None
     event_time_ahead: str | timedelta | None = None
+    renamed_from: str | None = None
 
     def in_pipeline(self, pipeline: PipelineGraph) -> Stream:
         """Declare it there."""
         return pipeline.source(
             self.name, self.connector, event_time=self.event_time, lateness=self.lateness, finished=self.finished,
-            asset_key=self.asset_key, event_time_ahead=self.event_time_ahead,
+            asset_key=self.asset_key, event_time_ahead=self.event_time_ahead, renamed_from=self.renamed_from,
         )  # fmt: skip
 
 
@@ -95,6 +97,7 @@ class Sources(Mapping[str, DeclaredSource]):
         finished: bool = False,
         asset_key: str | Sequence[str] | None = None,
         event_time_ahead: str | timedelta | None = None,
+        renamed_from: str | None = None,
     ) -> None:
         """Declare a source, as :meth:`Pipeline.source` does.
 
@@ -109,7 +112,9 @@ class Sources(Mapping[str, DeclaredSource]):
         """
         if name in self._declared:
             raise PipelineError(f"there is a source named {name!r} already", source=name, remedy="give it another name")
-        self._declared[name] = DeclaredSource(name, connector, event_time, lateness, finished, asset_key, event_time_ahead)
+        self._declared[name] = DeclaredSource(
+            name, connector, event_time, lateness, finished, asset_key, event_time_ahead, renamed_from
+        )
 
     def __getitem__(self, name: str) -> DeclaredSource:
         return self._declared[name]

@@ -159,7 +159,7 @@ class _Finder:
             depth += (self.text(position) in _OPENING) - (self.text(position) in _CLOSING)
             if depth == 0:
                 return position
-        raise self.error("a bracket is not closed", self.tokens[at])
+        raise self.error("a bracket is not closed", self.tokens[at], "close it")
 
     def arguments(self, first: int, last: int) -> tuple[str, ...]:
         """The texts between the commas of a call."""
@@ -174,5 +174,5 @@ class _Finder:
     def slice(self, first: int, last: int) -> str:
         return self.expression[self.tokens[first].start : self.tokens[last - 1].end + 1] if first < last else ""
 
-    def error(self, problem: str, token: Token, remedy: str = "") -> SchemaError:
+    def error(self, problem: str, token: Token, remedy: str) -> SchemaError:
         return SchemaError(problem, expression=self.expression, position=token.start + 1, remedy=remedy)

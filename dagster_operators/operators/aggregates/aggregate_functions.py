@@ -11,6 +11,7 @@ from dagster_operators.graph.spark_functions import AGGREGATES
 from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.distinct_sketch import estimate_of
+from dagster_operators.operators.aggregates.moments import OF_PAIRS, OF_SHAPE, PAIRS, SHAPE, value_of
 from dagster_operators.operators.aggregates.partial_results import PartialKind, decimals_in, sketch_buckets
 from dagster_operators.operators.aggregates.value_functions import (
     VALUE_FUNCTIONS,
@@ -102,6 +103,15 @@ def _variance(*, sample: bool, root: bool) -> AggregateFunction:
     return AggregateFunction((partial.MOMENTS,), final)
 
 
+def _of_moments(kind: PartialKind, text: str, arguments: int) -> AggregateFunction:
+    """A function whose value follows from moments."""
+
+    def final(_: Call, columns: Sequence[PartialColumn]) -> str:
+        return value_of(text, [columns[0].name])
+
+    return AggregateFunction((kind,), final, arity=(arguments, arguments))
+
+
 def _plain(kind: PartialKind, *, distinct: bool = True) -> AggregateFunction:
     """A function that is its own partial result; ``distinct`` if a value counts the same however often it comes."""
     function = AggregateFunction((kind,), _itself)
@@ -165,7 +175,12 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     "var_pop": _variance(sample=False, root=False),
     "var_samp": _variance(sample=True, root=False),
     "variance": _variance(sample=True, root=False),
+    **{name: _of_moments(PAIRS, text, 2) for name, text in OF_PAIRS.items()},
+    **{name: _of_moments(SHAPE, text, 1) for name, text in OF_SHAPE.items()},
 }
+GIVES_WAY = frozenset(OF_PAIRS) | frozenset(OF_SHAPE)
+"""The functions in whose place one of the user's own may be, since pipelines did not always have them."""
+
 CALLABLE = frozenset(FUNCTIONS) | AGGREGATES
 """The names of all aggregate functions that are known, supported or not."""
 
@@ -190,7 +205,8 @@ def resolve(
     """
     if call.function in VALUE_FUNCTIONS and call.function not in own:
         return _of_values(call)
-    function = FUNCTIONS[call.function] if call.function in FUNCTIONS else _own(call, own)
+    is_ours = call.function in FUNCTIONS and not (call.function in GIVES_WAY and call.function in own)
+    function = FUNCTIONS[call.function] if is_ours else _own(call, own)
     if call.function in _SKIPPING_NULLS:
         call = _without_null_flag(call)
     elif call.ignore_nulls:
@@ -201,7 +217,10 @@ def resolve(
         call = replace(call, arguments=("*",))
     least, most = function.arity
     if not least <= len(call.arguments) <= most:
-        raise SchemaError(f"{call.function}() does not take {len(call.arguments)} arguments")
+        raise SchemaError(
+            f"{call.function}() does not take {len(call.arguments)} arguments",
+            remedy="give it the arguments that its documentation names",
+        )
     if function is _SKETCH:
         sketch_buckets(call)  # The relative error is checked now rather than when the pipeline runs.
     if not call.distinct:

@@ -13,6 +13,7 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregates import Decomposition, decompose
 from dagster_operators.operators.relational.projection import from_columns
+from dagster_operators.optimizer.properties.fields import Forwarding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,10 @@ class Aggregation(LogicalOperator):
         """All that it keeps partial results of, wanted or not: these are stored."""
         time = {self.event_time} if self.event_time is not None else set()
         return [frozenset({*self.keys, *time}).union(*self.parts.columns.values())]
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.of(self.keys)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

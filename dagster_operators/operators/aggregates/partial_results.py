@@ -188,8 +188,8 @@ def sketch_buckets(call: Call) -> int:
 def _chosen(function: str) -> Callable[[Call, Types], str]:
     """The value at the smallest or largest order; of several there the smallest or largest value, null being the smallest."""
 
-    def update(call: Call, _: Types) -> str:
-        value, order = call.arguments
+    def update(call: Call, types: Types) -> str:
+        value, order = call.arguments[0], one_zero_one_nan(call.arguments[1], types.get(call.arguments[1]))
         struct = f"named_struct('order', {order}, 'known', ({value}) IS NOT NULL, 'value', {value})"
         known = [f"({value}) IS NOT NULL"] if call.ignore_nulls else []
         return f"{function}({call.kept(struct, f'({order}) IS NOT NULL', *known)})"
@@ -232,6 +232,6 @@ VALUES = PartialKind(
 )
 DISTINCT = PartialKind("distinct", _set_of, lambda column, _: f"array_distinct(flatten(collect_list({column})))", typed=True)
 SKETCH = PartialKind("sketch", _sketch_of, lambda column, _: f"array_distinct(flatten(collect_list({column})))", typed=True)
-EARLIEST = PartialKind("earliest", _chosen("min"), lambda column, _: f"min({column})")
-LATEST = PartialKind("latest", _chosen("max"), lambda column, _: f"max({column})")
+EARLIEST = PartialKind("earliest", _chosen("min"), lambda column, _: f"min({column})", typed=True)
+LATEST = PartialKind("latest", _chosen("max"), lambda column, _: f"max({column})", typed=True)
 MOMENTS = PartialKind("moments", _moments_of, _moments_again)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dagster_operators.errors import SchemaError
 from dagster_operators.functions.aggregate import UserAggregate, aggregates
 from dagster_operators.operators.aggregates.aggregate_calls import Call
-from dagster_operators.operators.aggregates.aggregate_functions import FUNCTIONS, AggregateFunction, PartialColumn
+from dagster_operators.operators.aggregates.aggregate_functions import FUNCTIONS, GIVES_WAY, AggregateFunction, PartialColumn
 from dagster_operators.operators.aggregates.partial_results import PartialKind
 
 
@@ -22,7 +22,7 @@ def user_aggregates() -> dict[str, AggregateFunction]:
         SchemaError: One has the name of a built-in one.
     """
     own = aggregates()
-    for name in own.keys() & FUNCTIONS.keys():
+    for name in own.keys() & (FUNCTIONS.keys() - GIVES_WAY):
         raise SchemaError(
             f"{name}() is a built-in aggregate function", function=name, remedy='give yours another name: name="..."'
         )

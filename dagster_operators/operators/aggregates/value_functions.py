@@ -92,7 +92,8 @@ def _most_frequent(call: Call) -> ValueCall:
 
 def _arguments(call: Call, least: int, most: int, remedy: str = "") -> tuple[str, ...]:
     if not least <= len(call.arguments) <= most:
-        raise SchemaError(f"{call.function}() does not take {len(call.arguments)} arguments", remedy=remedy)
+        wanted = f"give it {least if least == most else f'{least} to {most}'}"
+        raise SchemaError(f"{call.function}() does not take {len(call.arguments)} arguments", remedy=remedy or wanted)
     return call.arguments
 
 
@@ -133,16 +134,17 @@ def _percentile(call: Call, fraction: str, *, interpolated: bool, typed: bool = 
             value = f"get(s, CAST({place} AS INT))" if typed else f"CAST(get(s, CAST({place} AS INT)) AS DOUBLE)"
             return f"({value} + {zero})" if zero else value  # one zero
 
-        one = at("greatest(ceil(size(s) * p), 1) - 1")
+        part = "p" if several else fractions[0]  # a list of one would cost a level of nesting
+        one = at(f"greatest(ceil(size(s) * {part}), 1) - 1")
         if interpolated:
-            place = "((size(s) - 1) * p)"
+            place = f"((size(s) - 1) * {part})"
             low, high = at(f"floor({place})"), at(f"ceil({place})")
             between = f"(ceil({place}) - {place}) * {low} + ({place} - floor({place})) * {high}"
             one = f"CASE WHEN floor({place}) = ceil({place}) OR {low} = {high} THEN {low} ELSE {between} END"
-        every = f"transform(array({', '.join(fractions)}), p -> {one})"
+        wanted = f"transform(array({', '.join(fractions)}), p -> {one})" if several else one
         ordered = f"sort_array({values}, {'false' if call.descending else 'true'})"
-        wanted = f"transform(array({ordered}), s -> CASE WHEN size(s) > 0 THEN {every} END)[0]"
-        return wanted if several else f"{wanted}[0]"
+        # Not transform(...)[0]: Sail plans what an element is taken of with [0] some six times, at every level of nesting.
+        return f"get(transform(array({ordered}), s -> CASE WHEN size(s) > 0 THEN {wanted} END), 0)"
 
     return result
 

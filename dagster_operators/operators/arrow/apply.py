@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import PipelineError, SchemaError, located
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.functions.content import digest_of
-from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Forward, Gather, HashBy
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.graph.ports import MAIN, InputPort
-from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, overrides
+from dagster_operators.operators.by_reference import ByReference
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ TIME = "time_"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Apply(LogicalOperator):
+class Apply(ByReference):
     """An :class:`~dagster_operators.operators.arrow.arrow_operator.ArrowOperator` in a dataflow.
 
     Attributes:
@@ -41,57 +40,28 @@ class Apply(LogicalOperator):
     """
 
     kind: ClassVar[str] = "apply"
+    referred: ClassVar[str] = "arrow"
     repeatable: ClassVar[bool] = False
     declares_state: ClassVar[bool] = True
     arrow: ArrowOperator
     keys: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.arrow, ObjectReference):
-            object.__setattr__(self, "_reference", self.arrow)
-            object.__delattr__(self, "arrow")
-        else:
-            self._check_tables()
-
-    if not TYPE_CHECKING:  # type checkers are to know the attributes that there are
-
-        def __getattr__(self, name: str) -> Any:
-            if name != "arrow" or "_reference" not in self.__dict__:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            with located(operator=self.name):
-                object.__setattr__(self, "arrow", self._reference.resolve())
-            self._check_tables()
-            return self.arrow
-
-    @property
-    def reference(self) -> ObjectReference:
-        """The operator by its class and attributes."""
-        return ObjectReference.to(self.arrow) if "arrow" in self.__dict__ else self.__dict__["_reference"]
-
-    @property
-    @override
-    def traits(self) -> frozenset[Trait]:
-        """What is known of it beside its settings; of a plan that was read without what the user's code says."""
-        return super().traits if "arrow" in self.__dict__ else frozenset()
 
     @override
     def encode(self) -> Fields:
         return {"name": self.name, "chain": self.chain, "arrow": self.reference, "keys": self.keys}
 
     @override
-    def left_out(self) -> tuple[str, ...]:
-        return () if "arrow" in self.__dict__ else self.reference.left_out
-
-    @override
-    def with_secrets(self, secrets: Mapping[str, Any]) -> Apply:
-        return replace(self, arrow=self.reference.with_secrets(secrets)) if self.left_out() else self  # type: ignore[arg-type]
-
-    def _check_tables(self) -> None:
+    def check_given(self) -> None:
         for table in self.arrow.state:
             if table.endswith("_") or not table.isidentifier():
                 raise PipelineError(
                     f"{table!r} is no name for a state table", operator=self.name, remedy="use letters, digits, _ between"
                 )
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        """Whether it has state or timers; of a plan that was read, whose code may be missing, it is taken to have some."""
+        return not self.is_given or bool(self.arrow.state) or overrides(self.arrow, "handle_timer")
 
     @property
     def single(self) -> bool:
@@ -137,7 +107,7 @@ class Apply(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         kind = type(self.arrow)
-        shown = {key: _plain(value) for key, value in self.arrow.display().items()}
+        shown = {key: _plain(value) for key, value in self._display().items()}
         states = {name: table.config() for name, table in self.arrow.state.items()}
         found: dict[str, Any] = {"operator": f"{kind.__module__}.{kind.__qualname__}", "config": shown, "code": self.code}
         if any(self.keys):
@@ -147,6 +117,16 @@ class Apply(LogicalOperator):
         if self.ordered_by:
             found["ordered_by"] = list(self.ordered_by)
         return found
+
+    def _display(self) -> Mapping[str, Any]:
+        shown: Any = self.arrow.display()
+        if isinstance(shown, str):
+            return {"display": shown}
+        if isinstance(shown, Mapping):
+            return shown
+        raise PipelineError(
+            f"display() of an operator returned {type(shown).__name__}", operator=self.name, remedy="return a mapping, or text"
+        )
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

@@ -169,7 +169,7 @@ class ArrowOperator:
 
         Returns:
             The watermark of the output: the same, a smaller one while rows that are held back may still be sent out, or None to
-            leave it where it is.
+            leave it where it is. A later one than the input's fails the epoch.
 
         >>> class AnHourBehind(ArrowOperator):
         ...     def output_schema(self, rows):
@@ -302,8 +302,8 @@ class ArrowOperator:
         [{'reason': 'end_of_data'}]
         """
 
-    def display(self) -> Mapping[str, Any]:
-        """What explain shows of the operator: by default its attributes.
+    def display(self) -> Mapping[str, Any] | str:
+        """The settings that explain shows of the operator, or a text: by default its attributes.
 
         >>> class AtLeast(ArrowOperator):
         ...     def __init__(self, least):

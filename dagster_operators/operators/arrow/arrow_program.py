@@ -67,8 +67,23 @@ class ArrowProgram:
             self._call("handle_timer", moment, keys, self._context, self._out)
         self._context.stored_timers.all_called()
         if answer is not None:
-            self._held = max(self._held, min(int(answer), watermark))
+            self._held = max(self._held, self._checked(answer, watermark))
         return dict.fromkeys(self._ctx.ports, Frontier.from_watermark(self._held))
+
+    def _checked(self, answer: Any, watermark: int) -> int:
+        """The output's watermark as the operator returned it."""
+        try:
+            returned = None if isinstance(answer, bool) else int(answer)
+        except (TypeError, ValueError):
+            returned = None
+        if returned is not None and returned <= watermark:
+            return returned
+        if returned is None:
+            told, way = f"{answer!r}, which is no watermark", "return microseconds since 1970, or None to leave it where it is"
+        else:
+            told = f"{returned}, later than the input's watermark {watermark}: rows before that may still come"
+            way = "return the watermark that it is given, an earlier one, or None to leave it where it is"
+        raise PipelineError(f"handle_watermark returned {told}", **self._ctx.where, remedy=way)
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
         """Call ``handle_tick`` a last time, ``handle_checkpoint`` and ``on_close``."""

@@ -19,15 +19,22 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 
 ENTRY_POINTS: Final = "dagster_operators.operators"
 """The group of entry points that is looked at for operators."""
 
-_REQUIRED: Final = inspect.Parameter.empty
+
+class _Required:
+    """The default of a setting that has none."""
 
 
+_REQUIRED: Final = _Required
+
+
+@checked_constructor
 @dataclass(frozen=True)
 class Setting:
     """One entry of a config.
@@ -35,6 +42,9 @@ class Setting:
     Attributes:
         type: Its Python type.
         default: Its value where a config leaves it out.
+
+    >>> Setting(int, 1).required, Setting(str).required
+    (False, True)
     """
 
     type: Any
@@ -89,6 +99,7 @@ class ClassConstructor(OperatorConstructor):
         if not issubclass(kind, ArrowOperator):
             raise PipelineError(f"{kind!r} is no operator", remedy="register a class derived from ArrowOperator")
         self.name = name or kind.name or kind.__name__
+        _check_name(self.name, kind.__name__)
         self._kind = kind
 
     @cached_property
@@ -100,7 +111,12 @@ class ClassConstructor(OperatorConstructor):
         hints = typing.get_type_hints(init)
         parameters = list(inspect.signature(init).parameters.values())[1:]
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return {part.name: Setting(hints.get(part.name, Any), part.default) for part in parameters if part.kind in named}
+        defaults = [() if part.default is inspect.Parameter.empty else (part.default,) for part in parameters]
+        return {
+            part.name: Setting(hints.get(part.name, Any), *default)
+            for part, default in zip(parameters, defaults, strict=True)
+            if part.kind in named
+        }
 
     @override
     def with_config(self, config: Mapping[str, Any], registry: Registry) -> ArrowOperator:
@@ -145,9 +161,27 @@ class Registry:
         if not isinstance(made, OperatorConstructor):
             raise PipelineError(f"{operator!r} constructs no operator", remedy="register a class derived from ArrowOperator")
         key = name or made.name
+        _check_name(key, type(made).__name__)
         if key in self._constructors and not _same(self._constructors[key], made):
             raise PipelineError(f"another operator is registered as {key!r}", operator=key, remedy="choose another name")
         self._constructors[key] = made
+
+    def add(self, operator: type[ArrowOperator] | OperatorConstructor, *, name: str | None = None) -> None:
+        """Add an operator: :meth:`register`, by the name that sources and catalogs have for it.
+
+        Args:
+            operator: A class, or a constructor of operators.
+            name: The operator's name in configs; by default its own.
+
+        Raises:
+            PipelineError: Another operator has the name, or this is none.
+
+        >>> registry = Registry()
+        >>> registry.add(ArrowOperator, name="nothing")
+        >>> registry.names()
+        ['nothing']
+        """
+        self.register(operator, name=name)
 
     def names(self) -> list[str]:
         """The names there are.
@@ -223,6 +257,13 @@ class Registry:
                 self.register(found(), name=point.name)
             elif isinstance(found, type | OperatorConstructor):
                 self.register(found, name=point.name)
+
+
+def _check_name(name: Any, of: str) -> None:
+    if not isinstance(name, str):
+        raise PipelineError(
+            f"the name of {of} is no text", remedy="write name = '...' in the class, or name it: register(operator, name='...')"
+        )
 
 
 def _same(one: OperatorConstructor, other: OperatorConstructor) -> bool:

@@ -86,6 +86,7 @@ class EventBatch(BatchOperator):
         return {
             MAIN: pa.schema([*Schema.of(summary).to_arrow(), *key]),
             **{address: pa.schema([*output_schema(types.get(address)), *key]) for address in self.logical.addresses},
+            **{source.late: schema for source, schema in zip(self.logical.sources, inputs, strict=True)},
         }
 
     @override

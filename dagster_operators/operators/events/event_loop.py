@@ -9,6 +9,7 @@ in ``windowed_loop.py``.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,10 @@ from dagster_operators.errors import EndlessLoopError, OperatorFailedError, Send
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.framed_memory import FEWEST
 from dagster_operators.operators.events.ignored import Ignored
+from dagster_operators.operators.events.late_sends import OWN, WAIT, KeptSends
 from dagster_operators.operators.events.loop_state import SOURCE, still_closed
 from dagster_operators.operators.events.message import Message, input_event, other_event
+from dagster_operators.operators.events.routes import AllLogs, log_readers, taken
 from dagster_operators.operators.events.sending import as_array, as_metadata, own_copy
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
 
@@ -63,6 +66,7 @@ class EventLoop:
         sent: How many messages it sent.
         dropped: How many messages were dropped at its inputs.
         ignored: How many messages were sent to each output that is not declared, by its address; loops may share it.
+        kept: Each function to send that somebody has when its event is over.
         stopped: The operators that have stopped, and why.
         copy: Copies an array that is sent, to an output with this address; None if that is not declared.
     """
@@ -100,6 +104,8 @@ class EventLoop:
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.ignored = Ignored()
+        self.kept = KeptSends()
+        self.on_late: Callable[[EventOperator, str], None] = lambda *_: None  # what is sent when the epoch is over
         self.copy: Callable[[str | None, pa.Array], pa.Array] = lambda _, value: own_copy(value)
         if self._now is not None:
             self._start_timers(self._now)
@@ -108,6 +114,11 @@ class EventLoop:
             for one in self._operators[path].inputs if path in known else ():
                 if one.id == name and (message or metadata == {SOURCE: one.source}):
                     self._put_later(self._operators[path], one, time, message)
+
+    @property
+    def now(self) -> int | None:
+        """The time; None as long as timers do not tick, since it has come to no moment."""
+        return self._now
 
     def state(self) -> dict[str, Any]:
         """What the loop has to know in the next epoch, as JSON values."""
@@ -311,6 +322,10 @@ class EventLoop:
             is_small = isinstance(data, pa.Array) and len(data) < FEWEST
             copy = own_copy if is_small else partial(self.copy, addresses.get(output_id))
             value = data if data is told else as_array(data, copy)
+            if isinstance(output_id, AllLogs):
+                for source in log_readers(self._readers, operator.node, metadata):
+                    self._put(source, Message(time, value))
+                return
             self._send(operator, output_id, Message(time, value, as_metadata(metadata)))
 
         told, addresses = event.get("value", self), self._addresses[path]  # what it was told nobody writes to
@@ -318,9 +333,12 @@ class EventLoop:
         self.events[path] += 1
         self._event = event
         try:
-            status = self._running[path].on_event(event, send_output)
+            with taken(operator, send_output, time):
+                status = self._running[path].on_event(event, send_output)
         finally:
             self._event = None
+        if operator.language == "python" and sys.getrefcount(send_output) > OWN:  # a script has the last one until the next
+            self.kept.add(send_output, operator)
         self.check()
         self._do(operator, status)
 
@@ -341,8 +359,9 @@ class EventLoop:
         self._refused = SendOutputError(
             f"a message to {output!r} was sent when the event of its send_output was over: it has no place in the order",
             node=operator.node, event_operator=operator.id,
-            remedy="send while the operator is at an event: wait for its threads (thread.join()), and keep no send_output",
+            remedy=WAIT,
         )  # fmt: skip
+        self.on_late(operator, output)
         raise self._refused
 
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:

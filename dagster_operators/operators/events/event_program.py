@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.functions.own_thread import OwnThread
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
+from dagster_operators.operators.events.event_run import (
+    LOOP,
+    WAITING,
+    EventRun,
+    Saved,
+    came_by_arrival,
+    is_of_another_file,
+    saved_rows,
+    waiting_rows,
+    waits_for_time,
+)
 from dagster_operators.operators.events.ignored import Ignored
+from dagster_operators.operators.events.late_sends import check_late
+from dagster_operators.operators.events.message_order import MessageOrder, Waiting
 from dagster_operators.operators.events.message_rows import SourceMessages
+from dagster_operators.operators.events.process_state import kept_locale
 from dagster_operators.operators.events.stopped import STOPPED
 from dagster_operators.operators.events.wiring import KEY
-from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from dagster_operators.operators.events.event_operators import EventOperators
@@ -43,18 +58,27 @@ class EventProgram:
     def __init__(self, logical: EventOperators, time: str) -> None:
         self._own = logical
         self._sources = [SourceMessages(one, time) for one in logical.sources]
+        self._time = time
+        self._order: MessageOrder | None = None
         self._out: ProgramOutput | None = None
         self._runs: dict[Any, EventRun] = {}
         self._ignored = Ignored()
+        self._away = defaultdict[Any, dict[str, list[pa.RecordBatch]]](dict)  # rows that wait, of nodes that the file has not now
         self._thread: OwnThread | None = None  # it is made in the worker
 
     def open(self, ctx: ProgramContext) -> None:
-        """Make the operators, as they were at the end of the epoch before; those of a key are made when it needs them."""
+        """Make the operators, as they were at the end of the epoch before; those of a key are made when it needs them.
+
+        Raises:
+            OperatorFailedError: A thread of theirs sent a message when an epoch was over.
+        """
         self._ctx = ctx
+        check_late((self._own.name, self._own.descriptor))
         if any(one.language == "python" for one in self._own.operators):
             self._thread = OwnThread()
         self._saved = self._read()
-        own = {port: schema for port, schema in ctx.ports.items() if port != MAIN}
+        self._order = self._ordered()
+        own = {port: schema for port, schema in ctx.ports.items() if port in self._own.addresses}
         if self._own.partition_by:
             own = {port: schema.remove(schema.get_field_index(KEY)) for port, schema in own.items()}
         self._schemas = own
@@ -64,16 +88,29 @@ class EventProgram:
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """The rows of a source, one message after another."""
         self._out = out
-        self._call(self._deliver, port, batch)
+        if self._order is None:
+            self._call(self._deliver, port, batch)
+            return
+        late = self._order.put(port, batch)
+        if late is not None:
+            self._ctx.report.late += late.num_rows
+            out.collect(late, self._own.sources[port].late)
+        last = pc.max(batch.column(self._time).cast(pa.timestamp("us")).cast(pa.int64())).as_py()
+        self._call(self._deliver_waiting, self._order.before(last or 0))  # rows of that time may be in the next batch, too
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Timers tick up to the watermark; what is read to its end is closed."""
         self._out = out
         marks = [frontier.to_watermark() for frontier in inputs]
+        if self._order is not None:
+            self._order.move(marks if self._own.is_ordered else [MAX_WATERMARK] * len(marks))
+            self._call(self._deliver_waiting, self._order.due())
         ending = self._ctx.ending
         ends = ending.stops or MAX_WATERMARK in marks
         waiting = [
-            key for key, saved in self._saved.items() if ends or waits_for_time(saved) or is_of_another_file(self._own, saved)
+            key
+            for key, saved in self._saved.items()
+            if LOOP in saved and (ends or waits_for_time(saved) or is_of_another_file(self._own, saved))
         ]
         self._call(self._pass_time, [*dict.fromkeys([*self._runs, *waiting])], marks)
         return {}
@@ -86,6 +123,10 @@ class EventProgram:
         for key, run in self._runs.items():
             kept[key] = self._call(run.finish)
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
+        rest = self._order.rest() if self._order is not None else {}
+        for key in dict.fromkeys([*rest, *self._away]):
+            of_key = kept.get(key, self._saved.get(key, {}))
+            kept[key] = {**of_key, WAITING: saved_rows({**self._away.get(key, {}), **rest.get(key, {})})}
         for address, count in self._ignored.items():
             self._ctx.report.add(f"{IGNORED}{address}", count)
         if self._ctx.ending.stops:
@@ -105,7 +146,7 @@ class EventProgram:
 
     def _call(self, function: Callable[..., Any], *given: Any) -> Any:
         """What one of its methods returns that runs operators; in this thread, if all of them have a process or thread."""
-        with located(**self._ctx.where):
+        with located(**self._ctx.where), kept_locale():
             return function(*given) if self._thread is None else self._thread.call(function, *given)
 
     def _give_up(self, error: OperatorFailedError) -> None:
@@ -116,10 +157,38 @@ class EventProgram:
         for key, (time, messages) in zip(self._keys(batch), self._sources[port].of(batch), strict=True):
             self._run(key).deliver(time, messages)
 
+    def _deliver_waiting(self, rows: Sequence[Waiting]) -> None:
+        for one in rows:
+            self._run(one.key).deliver(one.time, one.messages)
+
+    def _ordered(self) -> MessageOrder | None:
+        """The order of messages; None if they come as they arrive, as they did in what was saved by an earlier version."""
+        if not self._own.says_order and any(map(came_by_arrival, self._saved.values())):
+            self._own = replace(self._own, order="")
+        own, kept = self._own, {key: [*waiting_rows(saved)] for key, saved in self._saved.items() if WAITING in saved}
+        if not own.is_ordered and not kept:
+            return None
+        begin = self._ctx.begin.to_watermark() if own.is_ordered else MIN_WATERMARK
+        order = MessageOrder(own.sources, self._time, own.partition_by, begin)
+        names = [source.kept_as for source in own.sources]
+        for key, rows in kept.items():
+            for name, batch in rows:
+                if name in names:
+                    port = names.index(name)
+                    order.put_back(port, batch, self._ctx.ports[own.sources[port].late])
+                else:
+                    self._away[key].setdefault(name, []).append(batch)
+        if not own.is_ordered:
+            order.move([MAX_WATERMARK] * len(names))
+        elif self._ctx.coming:
+            order.move([frontier.to_watermark() for frontier in self._ctx.coming])
+        return order
+
     def _pass_time(self, keys: Sequence[Any], marks: Sequence[int]) -> None:
         ending = self._ctx.ending
+        waiting = self._order.nodes_waiting() if self._order is not None else {}
         for key in keys:
-            self._run(key).pass_time(marks, ending.last)
+            self._run(key).pass_time(marks, ending.last, waiting.get(key, ()))
             if ending.stops:
                 self._run(key).stop(ending.ended)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError
-from dagster_operators.operators.events.event_window import reading_order
+from dagster_operators.operators.events.event_window import stopping_order
+from dagster_operators.operators.events.late_sends import note_late
 from dagster_operators.operators.events.loop_state import still_closed, without
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows
@@ -34,7 +35,8 @@ Saved: TypeAlias = Mapping[str, tuple[str, bytes]]
 
 LOOP: Final = ""
 LATER: Final = "dora"
-"""The keys for what is saved of the loop, and of messages that are on their way: no operator is called that."""
+WAITING: Final = "dora/waiting"
+"""Of what is saved, the keys of the loop, of messages on their way, and of rows that wait: no operator is called so."""
 
 
 class EventRun:
@@ -91,26 +93,44 @@ class EventRun:
         for address, message in messages:
             self.loop.deliver(address, message)
 
-    def pass_time(self, marks: Sequence[int], last: Sequence[int] = ()) -> None:
+    def pass_time(self, marks: Sequence[int], last: Sequence[int] = (), waiting: Collection[str] = ()) -> None:
         """Timers tick up to the watermarks of the sources; what is read to its end is closed.
 
         Args:
             marks: The watermarks.
             last: The last event times of sources that end: time goes on to these, of each key, however epochs are cut.
+            waiting: The nodes whose rows wait for later epochs: they are not closed yet.
         """
         loop = self.loop
-        if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
+        begins = self._own.is_ordered and loop.now is None  # with its first row, however epochs are cut
+        if MIN_WATERMARK < min(marks) < MAX_WATERMARK and not begins:
             loop.advance(min(marks))
+        self._send_between()
         ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
         if len(ended) == len(marks):
             if max(last, default=MIN_WATERMARK) > MIN_WATERMARK:
                 loop.advance(max(last))
             loop.drain()
-        loop.close(address for source in ended for address, _ in source.addresses())
+        loop.close(address for source in ended if source.node not in waiting for address, _ in source.addresses())
         if len(ended) == len(marks):
             loop.drain()
             loop.close(self._own.timers)
             loop.drain()
+
+    def _send_between(self) -> None:
+        """Deliver what live scripts sent at no event, as of now."""
+        for operator in self._own.operators:
+            running = self._running[operator.path]
+            if not isinstance(running, NodeScript) or operator.path in self.loop.stopped:
+                continue
+            for output, value, metadata in running.sent_between():
+                if output not in operator.outputs:
+                    self.loop.ignored.leave_out(operator, output)
+                    continue
+                message = Message(self.loop.now or 0, value, metadata)
+                self.loop.sent[operator.path] += 1
+                self._write(operator.address(output), message)
+                self.loop.deliver(operator.address(output), message)
 
     def stop(self, ended: Collection[int]) -> None:
         """Tell the operators that the pipeline is stopped, those that are read by others first.
@@ -126,22 +146,28 @@ class EventRun:
             if not isinstance(running, PythonOperator):
                 running.keeps_events = False  # one that is told them again is not to be told that it has stopped
         self.loop.close(address for place in sorted(ended) for address, _ in self._own.sources[place].addresses())
-        for path in reading_order(self._own.operators):
+        for path in stopping_order(self._own.operators):
             self.loop.end(path)
 
     def finish(self) -> Saved:
         """Put out what is left; what is to be saved."""
         self.loop.settle()
+        running = {path: one.modules() for path, one in self._running.items() if isinstance(one, PythonOperator)}
+        self.loop.kept.wait(running, self._where)
+        self.loop.check()
         for rows in self._rows.values():
             self._flush(rows)
         saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
         self.loop.check()
+        self.loop.on_late = self._note_late
         loop = {
             "version": VERSION,
             "loop": self._left or self.loop.state(),
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
         }
+        if self._own.is_ordered:
+            loop["order"] = self._own.order
         if began := _restarts(self._own):
             loop["restart"] = began
         saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
@@ -178,6 +204,10 @@ class EventRun:
             return NodeScript(one, files, self._own.descriptor, self._where)
         return PythonOperator(one, files, self._own.descriptor, self._where, self._lost)
 
+    def _note_late(self, operator: EventOperator, output: str) -> None:
+        where = {**self._where, "node": operator.node, "event_operator": operator.id}
+        note_late((self._own.name, self._own.descriptor), output, where)
+
     def _lost(self, error: OperatorFailedError) -> None:
         """An operator is stuck: whatever it sends when it goes on comes too late."""
         if hasattr(self, "loop"):
@@ -191,7 +221,7 @@ class EventRun:
             OperatorFailedError: It was saved otherwise than it is to be read.
         """
         state, data = self._saved.get(one.path, (one.state, None))
-        if state != one.state:
+        if state != one.state and (state, one.state) != ("replay", "live"):  # it is told again once more
             raise OperatorFailedError(
                 f"its state was saved as {state!r}, and is to be read as {one.state!r}", **self._where,
                 node=one.node, event_operator=one.id,
@@ -224,7 +254,7 @@ def is_of_another_file(own: EventOperators, saved: Saved) -> bool:
     closed = state["loop"].get("closed", {})
     return bool(
         state.get("restart", {}) != _restarts(own)
-        or saved.keys() - {LOOP, LATER} - {one.path for one in own.operators}
+        or saved.keys() - {LOOP, LATER, WAITING} - {one.path for one in own.operators}
         or state.get("next", {}).keys() - set(own.addresses)
         or any(set(closed.get(one.path, ())) - still_closed(one, closed.get(one.path, ())).keys() for one in own.operators)
     )
@@ -237,6 +267,34 @@ def _restarts(own: EventOperators) -> dict[str, str]:
 def _anew(own: EventOperators, state: Mapping[str, Any]) -> set[str]:
     began = state.get("restart", {})
     return {one.path for one in own.operators if one.begins_behind(began.get(one.path, ""))}
+
+
+def came_by_arrival(saved: Saved) -> bool:
+    """Whether what was saved is of messages that came in the order of arrival, as in earlier versions.
+
+    >>> came_by_arrival({"": ("", b'{"order": "time"}')}), came_by_arrival({"": ("", b"{}")}), came_by_arrival({})
+    (False, True, False)
+    """
+    return LOOP in saved and "order" not in json.loads(saved[LOOP][1])
+
+
+def waiting_rows(saved: Saved) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of sources that waited for the watermark, with the names under which they are kept."""
+    for name, data in load(saved[WAITING][1])["waiting"] if WAITING in saved else ():
+        for rows in pa.ipc.open_stream(data):
+            yield name, rows
+
+
+def saved_rows(waiting: Mapping[str, Sequence[pa.RecordBatch]]) -> tuple[str, bytes]:
+    """Rows of sources that wait, by the names under which they are kept, as they are saved."""
+    return "", save({"waiting": [[name, _stream(rows)] for name, parts in sorted(waiting.items()) for rows in parts]})
+
+
+def _stream(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def waits_for_time(saved: Saved) -> bool:

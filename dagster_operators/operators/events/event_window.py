@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeAlias
 
 from dagster_operators.operators.events.message import Message, size_of
+from dagster_operators.operators.events.routes import ALL, is_of_logs
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
 
 Key: TypeAlias = tuple[int, int, tuple[int, ...]]
@@ -100,12 +102,42 @@ def reading_order(operators: Sequence[EventOperator]) -> list[str]:
     >>> reading_order([a, EventOperator("b", "op", True, "b.py", (EventInput("n", "a/n", delay=1),), ("n",))])
     ['b', 'a']
     """
-    made = {operator.address(output): operator.path for operator in operators for output in operator.outputs}
-    reads = {
-        operator.path: {made[one.source]: None for one in operator.inputs if one.source in made and not one.delay}
+    return [*TopologicalSorter(_reads(operators)).static_order()]
+
+
+def stopping_order(operators: Sequence[EventOperator]) -> list[str]:
+    """The operators' paths, each behind those that it reads; a circle begins with its first operator's inputs.
+
+    >>> a = EventOperator("a", "op", True, "a.py", (EventInput("m", "b/n"),), ("n",))
+    >>> b = EventOperator("b", "op", True, "b.py", (EventInput("n", "a/n"),), ("n",))
+    >>> stopping_order([a, b]), stopping_order([b, a])
+    (['b', 'a'], ['a', 'b'])
+    """
+    with suppress(CycleError):
+        return reading_order(operators)
+    reads, order, seen = _reads(operators), list[str](), set[str]()
+
+    def visit(path: str) -> None:
+        if path not in seen:
+            seen.add(path)
+            for before in reads[path]:
+                visit(before)
+            order.append(path)
+
+    for operator in operators:
+        visit(operator.path)
+    return order
+
+
+def _reads(operators: Sequence[EventOperator]) -> dict[str, dict[str, None]]:
+    """The operators that each one reads without a delay, by paths."""
+    made = {operator.address(output): [operator.path] for operator in operators for output in operator.outputs}
+    of_logs = [operator.path for operator in operators if any(kind == ALL for kind, _ in operator.routes)]
+    made |= {one.source: of_logs for operator in operators for one in operator.inputs if is_of_logs(one.source)}
+    return {
+        operator.path: {path: None for one in operator.inputs if not one.delay for path in made.get(one.source, ())}
         for operator in operators
     }
-    return [*TopologicalSorter(reads).static_order()]
 
 
 def delivery_order(operators: Sequence[EventOperator]) -> list[str] | None:
@@ -116,7 +148,9 @@ def delivery_order(operators: Sequence[EventOperator]) -> list[str] | None:
     >>> delivery_order([twice, once]), delivery_order([EventOperator("a", "op", True, "a.py", (EventInput("n", "a/n"),), ("n",))])
     (['once', 'twice'], None)
     """
-    if any(one.queue_size is not None or one.delay for operator in operators for one in operator.inputs):
+    if any(
+        one.queue_size is not None or one.delay or is_of_logs(one.source) for operator in operators for one in operator.inputs
+    ):
         return None
     try:
         return reading_order(operators)

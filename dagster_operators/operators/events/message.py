@@ -53,6 +53,15 @@ def with_context(context: str) -> dict[str, Any]:
     return {CONTEXT: context} if context else {}
 
 
+def moment_of(time: int) -> datetime:
+    """A message's time as a moment.
+
+    >>> str(moment_of(1_000_000))
+    '1970-01-01 00:00:01+00:00'
+    """
+    return _START + timedelta(microseconds=time)
+
+
 def input_event(name: str, message: Message) -> dict[str, Any]:
     """The event that an operator gets for a message at one of its inputs.
 
@@ -66,7 +75,7 @@ def input_event(name: str, message: Message) -> dict[str, Any]:
         "type": "INPUT",
         "id": name,
         "value": message.value,
-        "metadata": {"timestamp": _START + timedelta(microseconds=message.time), **own_metadata(message.metadata)},
+        "metadata": {"timestamp": moment_of(message.time), **own_metadata(message.metadata)},
     }
 
 

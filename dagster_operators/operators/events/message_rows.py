@@ -13,10 +13,11 @@ from dagster_operators.errors import OperatorFailedError, SchemaError
 from dagster_operators.operators.batch_operator import NUMBERS
 from dagster_operators.operators.events.framed_memory import FramedMemory, Placed, column_of
 from dagster_operators.operators.events.message import Message, size_of
-from dagster_operators.operators.events.message_bytes import ipc_column
+from dagster_operators.operators.events.message_bytes import from_ipc, ipc_column
+from dagster_operators.operators.events.sender_node import written_metadata
 from dagster_operators.operators.events.sending import own_copy
-from dagster_operators.operators.events.value_rows import changed, misfit
-from dagster_operators.operators.events.wiring import ROW, TIME, EventSource
+from dagster_operators.operators.events.wiring import ROW, SENT, TIME, EventSource
+from dagster_operators.types.exact_cast import exact_cast
 from dagster_operators.types.schema import Schema
 
 _ROWS: Final = 10_000
@@ -53,9 +54,20 @@ class SourceMessages:
     def of(self, rows: pa.RecordBatch) -> Iterator[tuple[int, list[tuple[str, Message]]]]:
         """For each row its time, and its messages with the addresses of their outputs."""
         times = rows.column(self._time).cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        if self._source.time == SENT:
+            yield from self._sent(rows, times)
+            return
         outputs = [(address, _value_of(self._values(rows, column))) for address, column in self._source.addresses()]
         for number, time in enumerate(times):
             yield time or 0, [(address, Message(time or 0, value(number))) for address, value in outputs]
+
+    def _sent(self, rows: pa.RecordBatch, times: Sequence[int]) -> Iterator[tuple[int, list[tuple[str, Message]]]]:
+        """The messages of a node without inputs, each a row."""
+        known = dict(self._source.outputs)
+        columns = [rows.column(name).to_pylist() for name in ("output", "value", "metadata")]
+        for time, output, value, metadata in zip(times, *columns, strict=True):
+            message = Message(time, from_ipc(value), written_metadata(json.loads(metadata)))
+            yield time, [(f"{self._source.node}/{output}", message)] if output in known else []
 
     def _values(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         if column != ROW:
@@ -165,13 +177,8 @@ class OutputRows:
 def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     """Values one behind the other, as a type; they are of one type already, but for those without values."""
     own = next((value.type for value in values if not pa.types.is_null(value.type)), pa.null())
-    if (wrong := misfit(own, kind)) is not None:
-        raise ValueError(wrong)
     given = pa.concat_arrays([value if value.type == own else value.cast(own) for value in values])
-    made = given.cast(kind)
-    if (wrong := changed(given, made)) is not None:
-        raise ValueError(wrong)
-    return made
+    return exact_cast(given, kind)
 
 
 def _json(metadata: Any) -> str:
@@ -181,4 +188,6 @@ def _json(metadata: Any) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    raise OperatorFailedError(f"the metadata of a message hold {value!r}")
+    raise OperatorFailedError(
+        f"the metadata of a message hold {value!r}", remedy="let the metadata hold plain JSON values and times"
+    )

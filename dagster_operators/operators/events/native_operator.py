@@ -15,6 +15,7 @@ from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.message_file import Numbered, packed_messages, unpacked_messages
 from dagster_operators.operators.events.native_process import NativeProcess
 from dagster_operators.operators.events.saved_attributes import load, save
+from dagster_operators.operators.events.sent_messages import SentMessages
 from dagster_operators.operators.events.wiring import EventOperator
 from dagster_operators.time.watermark import to_micros
 
@@ -53,6 +54,7 @@ class NativeOperator:
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._log: list[tuple[str, str, bytes | None]] = []
         self._bytes = 0
+        self._sent = SentMessages()
         self.keeps_events = own.state == "replay"
         self._process = NativeProcess(own.time_limit / 1e6, self._where, own.env)
 
@@ -63,13 +65,16 @@ class NativeOperator:
             OperatorFailedError: The library cannot be used.
         """
         self._process.start(self._library)
-        events = load(saved)["events"] if saved is not None else ()
+        kept = load(saved) if saved is not None else {"events": ()}
+        events = kept["events"]
         for are_messages, some in groupby(events, key=lambda event: event[0] in ("INPUT", _MESSAGES)):
             if are_messages:
                 deque(self.on_messages([message for event in some for message in _logged(*event)]), maxlen=0)
             else:
                 for kind, name, _ in some:
                     self.on_event({"type": kind, "id": name}, lambda *_: None)
+        if "sent" in kept:
+            self._sent.check(kept["sent"], self._where)
 
     def on_event(self, event: Mapping[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.
@@ -121,7 +126,7 @@ class NativeOperator:
                 "the events that it is to be told again have more than 256 MiB", **self._where,
                 remedy="write state: none in its YAML, if it keeps nothing from epoch to epoch; or write it in Python",
             )  # fmt: skip
-        return save({"events": self._log})
+        return save({"events": self._log, "sent": self._sent.told()})
 
     def close(self) -> None:
         """End the process."""
@@ -151,6 +156,8 @@ class NativeOperator:
                 outputs = []
                 while waiting and waiting[0][0] == number:
                     outputs.append(waiting.popleft()[1:])
+                    if self.keeps_events:
+                        self._sent.add(*outputs[-1][:2])
                 is_last = number == first + done - 1
                 yield self._status(status) if status and is_last else DoraStatus.CONTINUE, outputs
             first += done

@@ -1,4 +1,4 @@
-"""The script of a ``path`` node at work: a thread in which it runs from event to event.
+"""The script of a ``path`` node at work: it runs from event to event.
 
 A script asks for events where an operator is told of them. It runs while it is at an event, and stands still while it asks for
 the next one, so that all comes in the same order as with operators.
@@ -6,45 +6,42 @@ the next one, so that all comes in the same order as with operators.
 
 from __future__ import annotations
 
-import json
 import logging
-import posixpath
-import threading
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
-from typing import Any, Final
-from uuid import NAMESPACE_OID, uuid5
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from queue import Empty
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from dagster_operators.errors import OperatorFailedError
 from dagster_operators.functions.time_limit import interrupt
 from dagster_operators.operators.events.dora_module import DoraStatus
-from dagster_operators.operators.events.dora_node import CURRENT, LEVELS
+from dagster_operators.operators.events.late_sends import WAIT, threads_within
+from dagster_operators.operators.events.live_script import ENDED, PATIENCE, LiveScript, keep, kept
 from dagster_operators.operators.events.message import LONGEST_LOG, own_metadata, size_of
+from dagster_operators.operators.events.process_state import arguments, reap
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
-from dagster_operators.operators.events.source_modules import SourceModules
 from dagster_operators.operators.events.wiring import EventOperator
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _LOG: Final = logging.getLogger("dora")
-_LEVELS: Final = dict(zip(LEVELS, (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG), strict=True))
 
-_PATIENCE: Final = 5.0
-"""Seconds that a script has to end once it is told to."""
-
-_AT_NEXT: Final = "asks for the next event"
-_ENDED: Final = "has ended"
-
-
-class _EpochIsOver(BaseException):
-    """Is raised where a script asks for an event when there is none in this epoch."""
+_SHORT: Final = 1.0
+"""Seconds that an epoch waits for threads of a script that have sent nothing yet."""
 
 
 class NodeScript(PythonFile):
     """The script at work in an epoch.
 
-    What it keeps in its variables cannot be saved, so with the state ``replay`` all its events are kept, and told again to a new
-    run of it as soon as there is another one, without sending anything; with ``none`` each epoch begins with a new run.
+    What it keeps in its variables cannot be saved. With the state ``replay`` all its events are kept: the script of the epoch
+    before goes on where it is still there, and else a new run of it is told all again, without sending anything. With ``live``
+    it goes on, too, but a new run begins without what was; it runs from the first epoch on, and sends when it likes. With
+    ``none`` each epoch begins with a new run.
 
     Args:
         own: What it is.
@@ -60,17 +57,17 @@ class NodeScript(PythonFile):
         super().__init__(own, files, where)
         self._descriptor = descriptor
         self._log: list[list[Any]] = []
+        self._sent_before: Sequence[Any] | None = None
+        self._token = ""
+        self._script: LiveScript | None = None
+        self._is_saved = False
+        self._is_live = own.state == "live"
         self.keeps_events = own.state == "replay"
-        self._is_over = False
-        self._time = datetime.fromtimestamp(0, UTC)
-        self._send: Callable[..., None] | None = None
-        self._thread: threading.Thread | None = None
-        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
-        self._answers: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
 
     def open(self, saved: bytes | None) -> None:
         """Take what it was told until now; the script begins with the next event."""
-        self._log = load(saved)["events"] if saved is not None else []
+        found = load(saved) if saved is not None else {"events": []}
+        self._log, self._sent_before, self._token = found["events"], found.get("sent"), found.get("token", "")
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Let the script go on with an event until it asks for the next one; ``STOP`` if it has ended.
@@ -78,15 +75,26 @@ class NodeScript(PythonFile):
         Raises:
             OperatorFailedError: It raised, or did not ask for the next event in time.
         """
-        if self._thread is None:
-            self._note_time(self._log[0][3] if self._log else event.get("metadata", {}))
-            self._begin(send)
+        if self._script is None:
+            self._script = self._going_on() or self._begun(event, send)
+        script = self._script
+        script.is_counted = self.keeps_events
         metadata = own_metadata(event.get("metadata", {}))  # the script may change its own
         told = [event["type"], event["id"], event.get("value"), metadata]
-        status = self._tell(event, send)
+        status = self._tell(script, event, send)
+        for sent in self.sent_between():
+            send(*sent)
         if self.keeps_events:
             self._log.append(told)
         return status
+
+    def sent_between(self) -> Iterator[tuple[str, pa.Array, dict[str, Any]]]:
+        """What a live script sent at no event: outputs, values and metadata. It begins when it is asked first."""
+        if self._is_live and self._script is None:
+            self._script = self._going_on() or self._begun({}, None)
+        unsent = None if self._script is None else self._script.unsent
+        while unsent is not None and not unsent.empty():
+            yield unsent.get()
 
     def save(self) -> bytes:
         """The events that it is to be told again.
@@ -99,93 +107,103 @@ class NodeScript(PythonFile):
                 "the events that it is to be told again have more than 256 MiB", **self._where,
                 remedy="write state: none in its YAML, if it keeps nothing from epoch to epoch; or make it an operator",
             )  # fmt: skip
-        return save({"events": self._log}, **self._where)
+        self._wait_for_threads()
+        self._is_saved = True
+        sent = self._sent_before
+        if self._script is not None:
+            sent = self._script.sent.told()
+            self._token = uuid4().hex if (self.keeps_events or self._is_live) and self._script.goes_on else ""
+        more = {"sent": None if sent is None else [*sent], "token": self._token}
+        return save({"events": self._log, **{name: value for name, value in more.items() if value}}, **self._where)
 
     def close(self) -> None:
-        """Let the script end where it asks for an event."""
-        if self._thread is not None and self._thread.is_alive():
-            self._send = None  # an epoch that is over is no event
-            with self._environment():
-                self._events.put(None)
-                self._thread.join(_PATIENCE)
+        """Let the script stand still until the next epoch, or end where it asks for an event."""
+        script = self._script
+        if script is not None and script.thread.is_alive():
+            script.rest(is_saved=self._is_saved)
+            if self._is_saved and self._token and script.goes_on:
+                keep(self._token, script)
+            else:
+                with self._environment():
+                    script.end()
+        reap()
 
-    # --- what the script asks for, in its thread ----------------------------------------------------------------------
+    def _going_on(self) -> LiveScript | None:
+        """The script of the epoch before, if it is still there."""
+        script = kept(self._token) if self._token else None
+        if script is not None:
+            script.go_on(self._where)
+            script.since = self._token
+        return script
 
-    def next_event(self) -> dict[str, Any] | None:
-        """The next event, or None after the last one."""
-        if self._is_over:
-            return None
-        self._answers.put((_AT_NEXT, None))
-        event = self._events.get()
-        if event is None:
-            self._events.put(None)  # for a script that goes on asking
-            raise _EpochIsOver
-        self._is_over = event["type"] == "STOP"
-        return event
-
-    def send(self, output: str, data: Any, metadata: Mapping[str, Any] | None) -> None:
-        """Send a message, unless it is told again what it was told before."""
-        if self._send is not None:
-            self._send(output, data, metadata)
-
-    def log(self, level: str, message: str) -> None:
-        """Log a message, unless it is told again what it was told before."""
-        if self._send is not None:
-            _LOG.log(_LEVELS[level], "%s: %s", self._own.path, message)
-
-    def time(self) -> datetime:
-        """The time of the event that it is at."""
-        return self._time
-
-    def dataflow_id(self) -> str:
-        """The dataflow's id, which is that of its file."""
-        return str(uuid5(NAMESPACE_OID, self._descriptor))
-
-    def descriptor(self) -> dict[str, Any]:
-        """The dataflow's file."""
-        return dict(json.loads(self._descriptor))
-
-    def config(self) -> dict[str, Any]:
-        """The node's inputs and outputs."""
-        return {"inputs": {one.id: one.source for one in self._own.inputs}, "outputs": list(self._own.outputs)}
-
-    # --- its thread --------------------------------------------------------------------------------------------------
-
-    def _begin(self, send: Callable[..., None]) -> None:
-        """Start the script, and tell it again what it was told; what it sends before its first event comes of that."""
-        self._is_over = False
-        self._send = None if self._log else send
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        with self._environment():
-            self._thread.start()
-            self._wait("start")
+    def _begun(self, event: Mapping[str, Any], send: Callable[..., None] | None) -> LiveScript:
+        """A new run, told again what it was told; what it sends before its first event comes of that."""
+        if self._is_live and self._token:
+            _LOG.warning(
+                "the script of the node %r begins anew: what it was in another process is not known to it", self._own.node
+            )
+        script = LiveScript(self._own, self._files, self._descriptor)
+        self._script = script  # it is to end whatever comes
+        script.go_on(self._where)
+        script.since = self._token
+        script.is_counted = self.keeps_events or bool(self._log)
+        _note_time(script, self._log[0][3] if self._log else event.get("metadata", {}))
+        script.send_output = None if self._log else send
+        with self._running(script):
+            script.thread.start()
+            self._wait(script, "start")
         for kind, name, value, metadata in self._log:
-            event = {"kind": "dora", "type": kind, "id": name}
-            self._tell(event | ({"value": value, "metadata": own_metadata(metadata)} if kind == "INPUT" else {}), None)
+            again = {"kind": "dora", "type": kind, "id": name}
+            self._tell(script, again | ({"value": value, "metadata": own_metadata(metadata)} if kind == "INPUT" else {}), None)
+        if self._is_live:
+            self._log, script.is_counted = [], False
+        elif self._log and self._sent_before is not None:
+            script.sent.check(self._sent_before, self._where)
+        return script
 
-    def _tell(self, event: dict[str, Any], send: Callable[..., None] | None) -> DoraStatus:
-        if self._thread is None or not self._thread.is_alive():
+    def _tell(self, script: LiveScript, event: dict[str, Any], send: Callable[..., None] | None) -> DoraStatus:
+        if not script.thread.is_alive():
             return DoraStatus.STOP
-        self._note_time(event.get("metadata", {}))
-        with self._environment():
-            self._send = send
-            self._events.put(event)
-            return self._wait(f"at {event['type']} {event['id']!r}")
+        _note_time(script, event.get("metadata", {}))
+        with self._running(script):
+            script.send_output = send
+            script.tell(event)
+            return self._wait(script, f"at {event['type']} {event['id']!r}")
 
-    def _note_time(self, metadata: Mapping[str, Any]) -> None:
-        """Let its time be that of an event; one without a time is at that of the event before."""
-        told = metadata.get("timestamp")
-        if isinstance(told, datetime):
-            self._time = told
+    @contextmanager
+    def _running(self, script: LiveScript) -> Iterator[None]:
+        """The process as the script is to find it, while it runs."""
+        taken = nullcontext() if script.routes is None else script.routes.taken()
+        with self._environment(), arguments(self._own.file, self._own.args), taken:
+            yield
 
-    def _wait(self, when: str) -> DoraStatus:
+    def _wait_for_threads(self) -> None:
+        """Let the script's threads end with the epoch.
+
+        Raises:
+            OperatorFailedError: One that sends messages goes on.
+        """
+        script = self._script
+        if script is None or self._is_live:
+            return
+        begin = time.monotonic()
+        for thread in (script.senders | {*threads_within(script.modules.loaded())}) - {script.thread, script.asking}:
+            longest = PATIENCE if thread in script.senders else _SHORT
+            thread.join(max(0.0, begin + longest - time.monotonic()))
+            if thread.is_alive() and thread in script.senders:
+                raise OperatorFailedError(
+                    f"the thread {thread.name!r} of the script sends messages and goes on when the epoch is over",
+                    **self._where, remedy=f"{WAIT}; or write state: live: then it may send at any time",
+                )  # fmt: skip
+
+    def _wait(self, script: LiveScript, when: str) -> DoraStatus:
         """Wait until the script asks for the next event, or ends."""
         seconds = self._own.time_limit / 1e6
         try:
-            answer, error = self._answers.get(timeout=seconds)
+            answer, error = script.answers.get(timeout=seconds)
         except Empty:
-            if self._thread is not None and self._thread.ident is not None:
-                interrupt(self._thread.ident)
+            if script.thread.ident is not None:
+                interrupt(script.thread.ident)
             raise OperatorFailedError(
                 f"the script did not ask for the next event within {seconds:g} seconds, {when}", **self._where,
                 remedy="correct the script, or give it more time: time_limit: 1 hour, in its YAML",
@@ -193,20 +211,13 @@ class NodeScript(PythonFile):
         with self._telling(f"the script, {when},"):
             if error is not None:
                 raise error
-        if answer == _ENDED and self._thread is not None:
-            self._thread.join()
-        return DoraStatus.STOP if answer == _ENDED else DoraStatus.CONTINUE
+        if answer == ENDED:
+            script.thread.join()
+        return DoraStatus.STOP if answer == ENDED else DoraStatus.CONTINUE
 
-    def _run(self) -> None:
-        CURRENT.script = self
-        modules = SourceModules(self._files, posixpath.dirname(self._own.file), self._own.path)
-        error: BaseException | None = None
-        try:
-            modules.run(self._own.file)
-        except SystemExit as left:
-            error = RuntimeError(f"it ended with the exit code {left.code}") if left.code else None
-        except _EpochIsOver:
-            return
-        except BaseException as raised:  # noqa: BLE001 - it is raised where its end is waited for
-            error = raised
-        self._answers.put((_ENDED, error))
+
+def _note_time(script: LiveScript, metadata: Mapping[str, Any]) -> None:
+    """Let its time be that of an event; one without a time is at that of the event before."""
+    told = metadata.get("timestamp")
+    if isinstance(told, datetime):
+        script.now = told

@@ -10,24 +10,11 @@ from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
 from dagster_operators.operators.events.environment import environment
+from dagster_operators.operators.events.process_state import TURN, KeptProcess
 from dagster_operators.operators.events.wiring import EventOperator
 
 INTERRUPTIONS: Final = (KeyboardInterrupt, GeneratorExit)
 """What is raised in operators by whoever ends the run: no failure of theirs."""
-
-
-class _Turn:
-    """The environment is the whole process's: operators with variables of their own run one after another.
-
-    Attributes:
-        lock: Whoever has it has the environment. One that is stuck keeps a lock that nobody asks for any more.
-    """
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-
-
-_TURN: Final = _Turn()
 
 
 class PythonFile:
@@ -44,6 +31,7 @@ class PythonFile:
         self._files = files
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._before: dict[str, str | None] = {}
+        self._kept = KeptProcess()
         self._is_out = False
 
     @contextmanager
@@ -71,24 +59,25 @@ class PythonFile:
     def _environment(self) -> Iterator[None]:
         """The variables that the file gives the operator, while it runs."""
         if not self._own.env:
-            yield
+            with self._kept:
+                yield
             return
-        with _TURN.lock:
+        with TURN.lock:
             given = environment(self._own.env, self._where)
             outer, self._before = self._before, {name: os.environ.get(name) for name in given}
             os.environ.update(given)
             try:
-                yield
+                with self._kept:
+                    yield
             finally:
                 self._put_back()
                 self._before = outer
 
     def leave_environment(self) -> None:
         """Put the environment back to where it was though the operator still runs, since it is stuck: others go on."""
-        if self._own.env:
-            self._put_back()
-            self._is_out = True
-            _TURN.lock = RLock()
+        self._put_back()
+        self._is_out = True
+        TURN.lock = RLock()
 
     def _put_back(self) -> None:
         for name, value in () if self._is_out else self._before.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from types import ModuleType
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError
@@ -14,6 +15,7 @@ from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.instance_attributes import attributes_of, has_place, put_back
+from dagster_operators.operators.events.process_state import reap
 from dagster_operators.operators.events.python_file import INTERRUPTIONS, PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.shared_memory import check_apart
@@ -63,7 +65,7 @@ class PythonOperator(PythonFile):
         self._instance: Any = None
         self._of_init: set[str] = set()
         self._give_up = give_up
-        self._at: str | dict[str, Any] = ""
+        self._at: str | tuple[str, str] = ""
         self._limit = TimeLimit(own.time_limit / 1e6, self._on_stuck)
 
     def open(self, saved: bytes | None) -> None:
@@ -81,19 +83,20 @@ class PythonOperator(PythonFile):
         Raises:
             OperatorFailedError: It raised, or returned no status.
         """
-        self._at = event
+        self._at = event["type"], event["id"]  # the operator may change its event
         try:
             if self._own.env:
                 with self._environment():
                     found = self._limit.call(self._instance.on_event, event, send)
             else:
-                found = self._limit.call(self._instance.on_event, event, send)
+                with self._kept:
+                    found = self._limit.call(self._instance.on_event, event, send)
         except TimeIsOverError:
             raise self._over() from None
         except INTERRUPTIONS:
             raise
         except BaseException as error:
-            raise self._told(error, f"{_doing(event)},") from error
+            raise self._told(error, f"{_doing(self._at)},") from error
         if found is DoraStatus.CONTINUE:
             return DoraStatus.CONTINUE
         status = getattr(found, "value", None)
@@ -112,9 +115,14 @@ class PythonOperator(PythonFile):
         with self._telling("saving its state"), self._environment(), self._modules.in_place():
             return bytes(self._in_time("saving its state", self._save))
 
+    def modules(self) -> Sequence[ModuleType]:
+        """The modules of its file, and of what that imports from beside it."""
+        return self._modules.loaded()
+
     def close(self) -> None:
         """End what watches over its time."""
         self._limit.close()
+        reap()
 
     def _open(self, saved: bytes | None) -> None:
         folder = posixpath.dirname(self._own.file)
@@ -150,9 +158,8 @@ class PythonOperator(PythonFile):
 
     def _over(self) -> OperatorFailedError:
         """That its time is over."""
-        doing = self._at if isinstance(self._at, str) else _doing(self._at)
         return OperatorFailedError(
-            f"{doing} did not return within {self._limit.seconds:g} seconds", **self._where,
+            f"{_doing(self._at)} did not return within {self._limit.seconds:g} seconds", **self._where,
             remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
         )  # fmt: skip
 
@@ -210,9 +217,9 @@ class PythonOperator(PythonFile):
         return not any(names_attribute(self._files[str(one.__file__)], _STATE) for one in self._modules.loaded())
 
 
-def _doing(event: Mapping[str, Any]) -> str:
-    """What an operator is at that is told of an event."""
-    return f"on_event, at {event['type']} {event['id']!r}"
+def _doing(at: str | tuple[str, str]) -> str:
+    """The words for the event that an operator is at, or for another thing that it does."""
+    return at if isinstance(at, str) else f"on_event, at {at[0]} {at[1]!r}"
 
 
 class _Unpickler(pickle.Unpickler):

@@ -114,7 +114,8 @@ class SourceModules:
         if level == 0 and name == "dora":
             return dora_module()
         whole = _absolute(name, globals or {}, level)
-        if self._path(whole.partition(".")[0]) is None:
+        first = whole.partition(".")[0]
+        if self._path(first) is None or (level == 0 and first in sys.stdlib_module_names):  # which Python has loaded already
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         found = self.find(whole)
         for part in fromlist or ():

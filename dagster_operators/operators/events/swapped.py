@@ -1,12 +1,16 @@
-"""Operators of a dataflow that run now what another one of it ran: their state, which is kept by their ids, is not of that."""
+"""Parts of a dataflow that were moved: state is kept by the ids of operators, and rows that wait by their stream."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
+
+from dagster_operators.operators.events.wiring import UNKEPT
 
 if TYPE_CHECKING:
     from dagster_operators.operators.events.event_operators import EventOperators
+    from dagster_operators.operators.events.wiring import EventSource
 
 _Run: TypeAlias = tuple[str, str]
 """A file and its text."""
@@ -24,13 +28,54 @@ def swapped(before: EventOperators, after: EventOperators) -> tuple[str, str] | 
     kept = [
         one.path
         for one in after.operators
-        if one.state != "none" and one.path in began and not one.begins_behind(began[one.path])
+        if one.state not in UNKEPT and one.path in began and not one.begins_behind(began[one.path])
     ]
     for path in kept:
         for other in old:
             if other != path and _took(new[path], old[path], old[other], new.get(other)):
                 return path, other
     return None
+
+
+def names_of_waiting(
+    before: Sequence[EventSource], were: Sequence[str], after: Sequence[EventSource], are: Sequence[str]
+) -> list[str]:
+    """The names under which the waiting rows of source nodes are kept: rows stay with their stream, whatever its node's id is.
+
+    Args:
+        before: The source nodes in the epoch before.
+        were: The streams that they read.
+        after: The source nodes now.
+        are: The streams that these read, as they were called then.
+
+    >>> from dagster_operators.operators.events.wiring import EventSource
+    >>> a, b, c = (EventSource(node, (), "t") for node in "abc")
+    >>> names_of_waiting([a, b], ["rows", "more"], [c, b], ["rows", "more"])
+    ['a', 'b']
+    >>> names_of_waiting([a, b], ["rows", "more"], [a, b], ["more", "rows"])
+    ['b', 'a']
+    >>> names_of_waiting([a], ["rows"], [c, a], ["rows", "more"])
+    ['a', 'a_2']
+    """
+    now = [*zip((one.node for one in after), are, strict=True)]
+    then = {one.node: (stream, one.kept_as) for one, stream in zip(before, were, strict=True)}
+    found: dict[int, str] = {}
+    for number, (node, stream) in enumerate(now):
+        if node in then and then[node][0] == stream:
+            found[number] = then.pop(node)[1]
+    for number, (_, stream) in enumerate(now):
+        same = next((node for node in then if then[node][0] == stream), None)
+        if number not in found and same is not None:
+            found[number] = then.pop(same)[1]
+    for number, (node, _) in enumerate(now):
+        if number not in found and node in then:  # it reads another stream, and goes on
+            found[number] = then.pop(node)[1]
+    taken = set(found.values())
+    for number, (node, _) in enumerate(now):
+        if number not in found:
+            found[number] = node if node not in taken else next(name for i in count(2) if (name := f"{node}_{i}") not in taken)
+            taken.add(found[number])
+    return [found[number] for number in range(len(now))]
 
 
 def _took(now: _Run, then: _Run, others: _Run, others_now: _Run | None) -> bool:

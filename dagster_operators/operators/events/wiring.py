@@ -6,7 +6,7 @@ An output's address is ``node/output``, or ``node/operator/output`` where a node
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
@@ -16,6 +16,9 @@ from dagster_operators.graph.values import Fields, check_fields
 
 TIMER: Final = "dora/timer/"
 """How the address of a timer begins."""
+
+DORA: Final = "dora/"
+"""How the addresses of what is dora's own begin: timers and logs."""
 
 _SECOND: Final = 1_000_000_000
 _NANOSECONDS: Final = {"secs": _SECOND, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
@@ -31,6 +34,12 @@ COLUMNS: Final = (TIME, "seq", "value", "metadata")
 
 KEY: Final = "key"
 """The further column of outputs, and of the table of what operators did, where the dataflow is partitioned."""
+
+SENT: Final = "sent_"
+"""The column with the time of each message, in the rows of a source that is a node without inputs."""
+
+UNKEPT: Final = ("none", "live")
+"""The states of operators of which nothing is kept for another process."""
 
 ROW: Final = "*"
 """Stands for a whole row, where a message could be one column of it."""
@@ -95,14 +104,17 @@ class EventOperator(_Settings):
         outputs: The ids of its outputs.
         types: Pairs of an output and the Spark type of the values in its messages, for outputs that have a declared type.
         env: Pairs of a variable of the environment and its value, while the operator runs.
-        state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library or script.
+        state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library or script,
+            ``live`` of a script.
         language: ``python``, ``library`` for a shared library, or ``script`` for that of a node.
         time_limit: How many microseconds it has for an event.
         restart: When this comes to be another one it begins anew, without the state that was saved; taken out it changes nothing.
+        args: The arguments of a script.
+        routes: Pairs of a kind of route and its setting: where what it prints and logs is sent.
     """
 
     kind: ClassVar[str] = "event_operator"
-    optional: ClassVar[tuple[str, ...]] = ("restart",)
+    optional: ClassVar[tuple[str, ...]] = ("restart", "args", "routes")
     node: str
     id: str
     alone: bool
@@ -115,6 +127,8 @@ class EventOperator(_Settings):
     language: str = "python"
     time_limit: int = 600_000_000
     restart: str = ""
+    args: tuple[str, ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def path(self) -> str:
@@ -147,12 +161,35 @@ class EventSource(_Settings):
         node: Its id.
         outputs: Pairs of an output and the column that its messages hold, or ``*`` for the whole row.
         time: The column with the time.
+        derived: Whether its rows come of operators, so that those of one time have no place in a source.
+        waits_as: The name under which its waiting rows are kept, if that is an earlier id of the node.
     """
 
     kind: ClassVar[str] = "event_source"
+    optional: ClassVar[tuple[str, ...]] = ("derived", "waits_as")
     node: str
     outputs: tuple[tuple[str, str], ...]
     time: str
+    derived: bool = False
+    waits_as: str = ""
+
+    @property
+    def kept_as(self) -> str:
+        """The name under which its waiting rows are kept.
+
+        >>> EventSource("rows", (), "t").kept_as, EventSource("rows", (), "t", waits_as="readings").kept_as
+        ('rows', 'readings')
+        """
+        return self.waits_as or self.node
+
+    @property
+    def late(self) -> str:
+        """The port with its rows that come too late; no operator's output has this address.
+
+        >>> EventSource("rows", (), "t").late
+        'rows/late'
+        """
+        return f"{self.node}/late"
 
     def addresses(self) -> Iterator[tuple[str, str]]:
         """The address of each output, and its column."""
@@ -207,6 +244,30 @@ def origins_of(operators: Sequence[EventOperator], address: str) -> frozenset[st
                 found.add(source)
                 waiting.append(source)
     return frozenset(found)
+
+
+def never_told(operators: Sequence[EventOperator], addresses: Iterable[str]) -> list[EventOperator]:
+    """The operators that no event ever comes to: none of what they read comes of a source, a timer or a live script.
+
+    Args:
+        operators: All operators.
+        addresses: The outputs of sources.
+
+    >>> a = EventOperator("a", "op", True, "a.py", (EventInput("m", "b/n"),), ("n",))
+    >>> b = EventOperator("b", "op", True, "b.py", (EventInput("n", "a/n"), EventInput("s", "rows/n")), ("n",))
+    >>> [one.path for one in never_told([a, b], [])], never_told([a, b], ["rows/n"])
+    (['a', 'b'], [])
+    """
+    fed, waiting = set(addresses), list(operators)
+    while True:
+        told = [
+            one for one in waiting
+            if one.state == "live" or any(each.source in fed or each.source.startswith(DORA) for each in one.inputs)
+        ]  # fmt: skip
+        if not told:
+            return waiting
+        waiting = [one for one in waiting if one not in told]
+        fed |= {one.address(output) for one in told for output in one.outputs}
 
 
 def as_json(value: Any) -> Any:

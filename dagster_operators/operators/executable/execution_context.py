@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from dagster_operators.operators.worker_program import ProgramContext, ProgramOutput, Rows
 
+LATE: Final = "late"
+"""The port of rows that came too late."""
+
 HANDLER: Final = "handler"
 """What the handler is called among the things that the parts of an operator share."""
 
@@ -113,6 +116,24 @@ class ExecutionContext:
     def count_late(self, rows: int) -> None:
         """Count rows that came too late to be used."""
         self._ctx.report.late += rows
+
+    def late(self, rows: Rows) -> None:
+        """Count rows that came too late, and hand them to ``stream.late()`` if somebody reads that.
+
+        Args:
+            rows: The rows; the operator declares their columns, as ``late`` in ``outputs`` and ``side_outputs``.
+
+        Raises:
+            PipelineError: The operator declares no such output.
+        """
+        if LATE not in self._ctx.ports:
+            raise PipelineError(
+                "the operator has no output 'late'", operator=self.operator,
+                remedy="declare it in outputs() of the physical and side_outputs() of the logical operator; or count_late(n)",
+            )  # fmt: skip
+        self.count_late(rows.num_rows)
+        if LATE in self._ctx.read:
+            self.emit(rows, LATE)
 
     # --- what the program calls --------------------------------------------------------------------------------------
 

@@ -62,16 +62,7 @@ class FrontierBatch(BatchOperator):
     @property
     def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
         """State tables, stashes, and that of capabilities."""
-        own = self._definition
-        nodes = own.body.prefixed() if own.body else [("", own)]
-        stored = [
-            prefix + table
-            for prefix, definition in nodes
-            for name, kept in definition.state.items()
-            if isinstance(kept, StateTable | StashState | ValueState)
-            for table in (name, *([f"{name}{SPREAD}"] if _is_spread(definition, kept) else []))
-        ]
-        return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))
+        return states_of(self._definition)
 
     @property
     @override
@@ -216,3 +207,16 @@ def _stashed(own: Definition, name: str, kept: StashState, inputs: Sequence[pa.S
             column=missing[0], remedy="give the key columns of all inputs the same names, or add them to the stash's schema",
         )  # fmt: skip
     return schema
+
+
+def states_of(own: Definition) -> tuple[PhysicalState, ...]:
+    """The states of a frontier operator: state tables, stashes, and that of capabilities."""
+    nodes = own.body.prefixed() if own.body else [("", own)]
+    stored = [
+        prefix + table
+        for prefix, definition in nodes
+        for name, kept in definition.state.items()
+        if isinstance(kept, StateTable | StashState | ValueState)
+        for table in (name, *([f"{name}{SPREAD}"] if _is_spread(definition, kept) else []))
+    ]
+    return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError, located
+from dagster_operators.errors import SchemaError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Broadcast as Everywhere
 from dagster_operators.graph.exchange import Exchange, Forward, Gather, HashBy
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.state_tables import StateTable
-from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
+from dagster_operators.operators.by_reference import ByReference
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_rounds import Settled
@@ -41,7 +41,7 @@ INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FrontierOperator(LogicalOperator):
+class FrontierOperator(ByReference):
     """A closure over input, frontier and output, with capabilities, as timely dataflow has them.
 
     Attributes:
@@ -49,48 +49,27 @@ class FrontierOperator(LogicalOperator):
     """
 
     kind: ClassVar[str] = "frontier"
+    referred: ClassVar[str] = "definition"
     repeatable: ClassVar[bool] = False
     declares_state: ClassVar[bool] = True
     definition: Definition
 
-    def __post_init__(self) -> None:
-        if isinstance(self.definition, ObjectReference):
-            object.__setattr__(self, "_reference", self.definition)
-            object.__delattr__(self, "definition")
-
-    if not TYPE_CHECKING:  # type checkers are to know the attributes that there are
-
-        def __getattr__(self, name: str) -> Any:
-            if name != "definition" or "_reference" not in self.__dict__:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            with located(operator=self.name):
-                object.__setattr__(self, "definition", self._reference.resolve())
-            return self.definition
-
     @cached_property
+    @override
     def reference(self) -> ObjectReference:
         """The definition by its attributes, found once: reading the code that a function takes from outside is slow."""
-        return ObjectReference.to(self.definition) if "definition" in self.__dict__ else self.__dict__["_reference"]
-
-    @property
-    @override
-    def traits(self) -> frozenset[Trait]:
-        """What is known of it beside its settings; of a plan that was read without what the user's code says."""
-        return super().traits if "definition" in self.__dict__ else frozenset()
+        return super().reference
 
     @override
     def encode(self) -> Fields:
         return {"name": self.name, "chain": self.chain, "definition": self.reference}
 
     @override
-    def left_out(self) -> tuple[str, ...]:
-        return () if "definition" in self.__dict__ else self.reference.left_out
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        """Whether it has state or holds time; of a plan that was read, whose code may be missing, it is taken to have some."""
+        from dagster_operators.operators.frontier.frontier_batch import states_of
 
-    @override
-    def with_secrets(self, secrets: Mapping[str, Any]) -> FrontierOperator:
-        if not self.left_out():
-            return self
-        return replace(self, definition=self.reference.with_secrets(secrets))  # type: ignore[arg-type]
+        return not self.is_given or bool(states_of(self.definition))
 
     @property
     def holds_time(self) -> bool:

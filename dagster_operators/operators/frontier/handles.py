@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dagster_operators.errors import CapabilityError, PipelineError
+from dagster_operators.errors import CapabilityError, PipelineError, SchemaError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.time.antichain import MinimalTimes
+from dagster_operators.types.exact_cast import exact_array
 
 if TYPE_CHECKING:
     from typing import Self
@@ -216,7 +217,21 @@ class OutputHandle:
                 raise PipelineError(
                     f"the output has no column {names[0]!r}", column=names[0], remedy=f"it has: {', '.join(self._data.names)}"
                 )
-            self._tables.append(pa.Table.from_pylist(plain, self._data))
+            self._tables.append(_table_of(plain, self._data))
+
+
+def _table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    columns = []
+    for field in schema:
+        try:
+            columns.append(exact_array([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"a value does not fit the column's type {field.type}: {str(error).splitlines()[0]}",
+                column=field.name,
+                remedy="give one of that type, or declare the other type: schema=",
+            ) from None
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 class Session:

@@ -88,7 +88,7 @@ class SpreadStash(Stash):
         numbers = defaultdict[tuple[str, int], list[int]](list)
         for row in stored:
             at = row["time_"], row["output_"]
-            of_key[at][row["subtask"]].append(conform(rows_of(row["rows_"]), self._schema))
+            of_key[at][row["subtask"]].append(conform(widened(rows_of(row["rows_"]), self._schema), self._schema))
             numbers[at].append(row["number"])
         for (text, output), found in of_key.items():
             waiting = Waiting(Capability(time_of(text), outlets[output]))
@@ -117,6 +117,18 @@ class SpreadStash(Stash):
                 "time_": time_text(waiting.capability.time), "output_": waiting.capability.outlet.number, "rows_": data,
             }  # fmt: skip
             self._count += 1
+
+
+def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with nulls in the columns that the schema has beyond theirs.
+
+    >>> widened(pa.table({"v": [1]}), pa.schema([("w", pa.int8()), ("v", pa.int64())])).to_pylist()
+    [{'v': 1, 'w': None}]
+    """
+    for field in schema:
+        if field.nullable and field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def most(tables: Sequence[pa.Table]) -> pa.Table:

@@ -31,7 +31,9 @@ _Key: TypeAlias = tuple[Any, int]
 def stash_table(schema: pa.Schema, keys: Sequence[str]) -> ListState:
     """The state table of a stash of rows of this schema, of an operator that is distributed by these columns."""
     columns = [*schema, pa.field(TIME, pa.string()), pa.field(OUTPUT, pa.int32())]
-    return ListState(Schema.from_arrow(pa.schema(columns)).to_ddl(everything=False), key=[*keys, TIME, OUTPUT])
+    made = ListState(Schema.from_arrow(pa.schema(columns)).to_ddl(everything=False), key=[*keys, TIME, OUTPUT])
+    made.by_name = True
+    return made
 
 
 class Stash:

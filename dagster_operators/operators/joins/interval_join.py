@@ -180,7 +180,9 @@ class IntervalJoin(LogicalOperator):
 class JoinIntervals(RelationalOperator[JoinColumns]):
     """The lowering of :class:`IntervalJoin`."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=f"__{side}_time") for side in SIDES)
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(
+        PhysicalState(side, range_column=f"__{side}_time", of_rows=True) for side in SIDES
+    )
 
     logical: IntervalJoin
 

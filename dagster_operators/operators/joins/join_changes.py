@@ -52,7 +52,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         retracting: Whether rows of each side are taken back.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = tuple(map(PhysicalState, SIDES))
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, of_rows=True) for side in SIDES)
 
     logical: Join
     retracting: tuple[bool, ...]

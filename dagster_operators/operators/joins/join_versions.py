@@ -73,7 +73,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         retracting: Whether rows of each side are taken back.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=TIME) for side in SIDES)
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=TIME, of_rows=True) for side in SIDES)
 
     logical: AsOfJoin
     retracting: tuple[bool, ...]

@@ -157,7 +157,7 @@ class WindowJoinFacts:
 class JoinWindows(RelationalOperator[WindowJoinFacts]):
     """The lowering of :class:`WindowJoin`."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=PANE) for side in SIDES)
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=PANE, of_rows=True) for side in SIDES)
 
     logical: WindowJoin
 

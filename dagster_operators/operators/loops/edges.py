@@ -35,6 +35,7 @@ class Enter(LogicalOperator):
     """
 
     kind: ClassVar[str] = "enter"
+    stateless: ClassVar[bool] = True
     scope: str
 
     @property
@@ -94,6 +95,7 @@ class LoopVariable(LogicalOperator):
     """
 
     kind: ClassVar[str] = "loop_variable"
+    stateless: ClassVar[bool] = True
     rows_by_name: ClassVar[bool] = True
     scope: str
     schema: str
@@ -158,6 +160,7 @@ class Leave(LogicalOperator):
     """
 
     kind: ClassVar[str] = "leave"
+    stateless: ClassVar[bool] = True
     scope: str = OUTSIDE
 
     @property

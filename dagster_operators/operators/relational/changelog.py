@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.alternatives import Alternative, ChangesAreRaw, RowsGoToTable
 from dagster_operators.graph.changes import (
     ADDS,
     CHANGE,
@@ -25,8 +26,20 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
-from dagster_operators.operators.physical import Stateless
+from dagster_operators.operators.one_task import made_of
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    OwnTable,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    Stateless,
+    TableOperator,
+)
 from dagster_operators.operators.relational.projection import bare_column
+from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_to_state, weighted
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -43,6 +56,8 @@ _WAYS_OUT: Final = {
 }
 _NET = "__do_net"
 _ROWS = "__do_rows"
+_THERE = "__do_there"
+_SEVERAL: Final = "CAST(raise_error('latest: a key has several rows at the end of the epoch, so it is no key') AS BOOLEAN)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,18 +147,31 @@ class Latest(LogicalOperator):
     """Makes of changes the current row of each key.
 
     An epoch's changes of a row are added up first, so that only their net effect is left; a key whose rows were all taken back
-    leaves the table. There is nothing to remember: an update brings the row that it leaves.
+    leaves the table. Of changes that operators make nothing is remembered: an update brings the row that it leaves. A user's
+    log may take back rows that are not there, or before they come: of it all rows are kept, each with how often it is there.
 
     Attributes:
         keys: The key columns; there is one row per key at most.
+        remembers: Whether rows are kept, so that the result is the same however the changes are cut into epochs. Plans of
+            earlier versions say nothing of it: they keep none, and compare with the rows of a table right behind.
     """
 
     kind: ClassVar[str] = "latest"
     keys: tuple[str, ...]
+    remembers: bool = False
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        return self.remembers
+
+    @override
+    def going_on(self, before: LogicalOperator, were: Sequence[str], are: Sequence[str]) -> Latest:
+        """As it was: rows of earlier epochs, which were not kept, cannot be had."""
+        return replace(self, remembers=before.remembers) if isinstance(before, Latest) else self
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"keys": list(self.keys)}
+        return {"keys": list(self.keys), **({"remembers": True} if self.remembers else {})}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
@@ -164,29 +192,117 @@ class Latest(LogicalOperator):
         return same_columns(inputs[0])
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> ConsolidateRows:
-        """A sum over equal rows, then one row of each key."""
-        return ConsolidateRows(self)
+    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...]:
+        """A sum over equal rows, then one row of each key; of changes from outside with the rows of earlier epochs."""
+        if self.remembers:
+            return (Alternative("with all rows", ConsolidateAllRows(self)),)
+        beside = Alternative("beside its table", ConsolidateBesideTable(self), (RowsGoToTable(), ChangesAreRaw()))
+        return (beside, Alternative("by itself", ConsolidateRows(self)))
 
 
 @dataclass(frozen=True)
 class ConsolidateRows(Stateless):
-    """The lowering of :class:`Latest`."""
+    """The lowering of :class:`Latest` where the row that is there need not be looked at."""
 
     logical: Latest
 
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
-        columns = [quoted(name) for name in frame.columns if name != CHANGE]
-        keys = ", ".join(map(quoted, self.logical.keys))
-        adds = ", ".join(f"'{change}'" for change in ADDS)
-        net = frame.selectExpr(*columns, f"IF({CHANGE} IN ({adds}), 1L, -1L) AS {_NET}").groupBy(*columns).agg({_NET: "sum"})
-        net = net.selectExpr(*columns, f"`sum({_NET})` AS {_NET}").filter(f"{_NET} <> 0")
-        ranked = net.selectExpr(
-            "*",
-            f"sum(greatest({_NET}, 0L)) OVER (PARTITION BY {keys}) AS {_ROWS}",
-            f"row_number() OVER (PARTITION BY {keys} ORDER BY {_NET} DESC) AS __do_place",
+        return _current_rows(_net(frame), self.logical.keys)
+
+
+@dataclass(frozen=True)
+class ConsolidateAllRows(RelationalOperator):
+    """The lowering of :class:`Latest` that keeps all rows, as changes of a user's log may take back what is not there."""
+
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", of_rows=True),)
+    logical: Latest
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        rows = weighted(inputs[0])
+        return Analysis(self._current(rows), {"weighted": rows}, facts=None)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
+        if inputs[0] is None:
+            return None
+        state = context.state(self.logical.name, "weighted")
+        new, before = added_to_state(state, weighted(inputs[0]), self.logical.keys)
+        if new is None:
+            return None
+        return self._current(new if before is None else new.unionByName(before))
+
+    def _current(self, rows: DataFrame) -> DataFrame:
+        """The row of each key, from all rows with weights; a key that has none is marked as deleted, with a row it had."""
+        columns = [quoted(name) for name in rows.columns if name != WEIGHT]
+        summed = rows.groupBy(*columns).agg({WEIGHT: "sum"}).selectExpr(*columns, f"`sum({WEIGHT})` AS {_NET}")
+        return _current_rows(summed, self.logical.keys)
+
+
+@dataclass(frozen=True)
+class ConsolidateBesideTable(TableOperator):
+    """The lowering of :class:`Latest` that leaves a row in its table which is not the one that is taken back."""
+
+    remembers: ClassVar[bool] = False
+    logical: Latest
+
+    @property
+    @override
+    def replaces_by(self) -> tuple[str, ...]:
+        return self.logical.keys
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        net = _net(inputs[0])
+        return Analysis(self._changed(net, net.select(*_columns_of(net))), facts=None)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed, table: OwnTable) -> Rows:
+        if inputs[0] is None:
+            return None
+        net, kept = table.beside(made_of(_net(inputs[0]), inputs[0]), lambda rows: rows)
+        if net is None:
+            return None
+        return self._changed(net, net.select(*_columns_of(net)).filter("false") if kept is None else kept)
+
+    def _changed(self, net: DataFrame, kept: DataFrame) -> DataFrame:
+        """The rows that are another one now, and those that are gone: what is taken back is the row that is there, or nothing."""
+        columns = _columns_of(net)
+        both = net.selectExpr(*columns, _NET, f"0L AS {_THERE}").union(
+            kept.selectExpr(*columns, f"0L AS {_NET}", f"1L AS {_THERE}")
         )
-        told = "raise_error('latest: a key has several rows at the end of the epoch, so it is no key')"
-        gone = f"CASE WHEN {_ROWS} > 1 THEN CAST({told} AS BOOLEAN) ELSE {_ROWS} = 0 END AS {DELETED}"
-        return ranked.filter("__do_place = 1").selectExpr(*columns, gone)
+        added = both.groupBy(*columns).agg({_NET: "sum", _THERE: "sum"})
+        added = added.selectExpr(*columns, f"`sum({_NET})` AS {_NET}", f"`sum({_THERE})` AS {_THERE}")
+        taken = f"({_NET} < 0 AND {_THERE} > 0)"
+        chosen = _ranked(added, self.logical.keys, f"greatest({_NET}, 0L) DESC, {taken} DESC").filter(f"{_ROWS} > 0 OR {taken}")
+        return chosen.selectExpr(*columns, f"CASE WHEN {_ROWS} > 1 THEN {_SEVERAL} ELSE {_ROWS} = 0 END AS {DELETED}")
+
+
+def _columns_of(frame: DataFrame) -> list[str]:
+    return [quoted(name) for name in frame.columns if name not in (CHANGE, _NET, _THERE)]
+
+
+def _net(frame: DataFrame) -> DataFrame:
+    """The rows of changes, each with how often it was added more than taken back."""
+    columns = _columns_of(frame)
+    adds = ", ".join(f"'{change}'" for change in ADDS)
+    net = frame.selectExpr(*columns, f"IF({CHANGE} IN ({adds}), 1L, -1L) AS {_NET}").groupBy(*columns).agg({_NET: "sum"})
+    return net.selectExpr(*columns, f"`sum({_NET})` AS {_NET}").filter(f"{_NET} <> 0")
+
+
+def _current_rows(net: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The row of each key, or one that is marked as deleted."""
+    gone = f"CASE WHEN {_ROWS} > 1 THEN {_SEVERAL} ELSE {_ROWS} = 0 END AS {DELETED}"
+    return _ranked(net, keys, f"{_NET} DESC").selectExpr(*_columns_of(net), gone)
+
+
+def _ranked(net: DataFrame, keys: Sequence[str], order: str) -> DataFrame:
+    """The first row of each key, with how many rows the key has."""
+    key = ", ".join(map(quoted, keys))
+    ranked = net.selectExpr(
+        "*",
+        f"sum(greatest({_NET}, 0L)) OVER (PARTITION BY {key}) AS {_ROWS}",
+        f"row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS __do_place",
+    )
+    return ranked.filter("__do_place = 1")

@@ -34,6 +34,7 @@ from dagster_operators.operators.physical import (
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.operators.rows_by_time import TIME, micros_of, since, until
+from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
 from dagster_operators.types.names import quoted
 
@@ -84,6 +85,10 @@ class DeduplicateFirst(LogicalOperator):
         return replace(inputs[0], complete_windows=False)
 
     @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.everything()
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0])
 
@@ -132,6 +137,10 @@ class DeduplicateLast(LogicalOperator):
         return one_row_per_key(stream, self.keys)
 
     @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.everything()
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0])
 
@@ -139,7 +148,8 @@ class DeduplicateLast(LogicalOperator):
     def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...]:
         """The first row of each key from the end of time."""
         order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
-        return alternatives(self.name, FirstRows(keys=self.keys, order=order, n=1, event_time=self.event_time))
+        first = FirstRows(keys=self.keys, order=order, n=1, event_time=self.event_time, last=True)
+        return alternatives(self.name, first)
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,7 @@ class FirstOfKeys(RelationalOperator):
     """
 
     states: ClassVar[tuple[PhysicalState, ...]] = (
-        PhysicalState("waiting", range_column=TIME),
+        PhysicalState("waiting", range_column=TIME, of_rows=True),
         PhysicalState("seen", range_column=TIME),
     )
 

@@ -33,7 +33,7 @@ class DeduplicateChanges(ForgetfulByKey):
         keep: ``first`` or ``last``.
         order_by: What comes behind ORDER BY; none for the event time.
         event_time: Orders the rows if ``order_by`` does not, and decides between rows that are equal in it: the earlier one
-            comes first.
+            comes first, and the later one is the last.
     """
 
     kind: ClassVar[str] = "deduplicate_changes"
@@ -94,4 +94,6 @@ class DeduplicateChanges(ForgetfulByKey):
         """All rows in the state, of which those of the keys that are touched are put into order."""
         if self.forget_after is not None:
             return forgetting_keys(self, inputs)
-        return FirstRowsOfChanges(self.name, FirstRows(keys=self.keys, order=self.order, n=1, event_time=self.event_time))
+        is_last = self.keep == "last"
+        first = FirstRows(keys=self.keys, order=self.order, n=1, event_time=self.event_time, last=is_last)
+        return FirstRowsOfChanges(self.name, first)

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _LIFE: Final = "__life"
 """How often the row of a key was deleted before: what an event leaves out is of the same life."""
 _FOUND: Final = "__found_"
+WAITED: Final = "__waited"
+"""Of an event that waited for others: the epoch in which it came."""
+STORED: Final = "__stored"
+"""Whether a row is that of a key as it is, beside the events of an epoch."""
 _CUT: Final = "__cut"
 _TRUNCATES: Final = f"{OPERATION} = '{TRUNCATE}'"
 
@@ -47,7 +51,7 @@ _TRUNCATES: Final = f"{OPERATION} = '{TRUNCATE}'"
 class ChangesOfEvents(ChangesOfRows):
     """The lowering of a ``to_changes`` of change events."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION, may_lack=(SINCE,)),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION, may_lack=(SINCE,), of_rows=True),)
     reads_twice: ClassVar[bool] = True
     of_events: ClassVar[bool] = True
 
@@ -57,15 +61,31 @@ class ChangesOfEvents(ChangesOfRows):
             return None
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
         version = 1 + max((max(newest_in(file), -(file.low or 0)) for file in state.files), default=0)
-        state.append(self._last_of_epoch(inputs[0], columns, version))
-        if all(file.low is not None and file.low >= 0 for file in state.files if file.fresh or self._may_be_late):
+        events, has_waited = self._with_waiting(context, taken_apart(inputs[0]))
+        state.append(self._last_of_epoch(events, columns, version))
+        is_whole = all(file.low is not None and file.low >= 0 for file in state.files if file.fresh or self._may_be_late)
+        if is_whole and not has_waited:
             return self._beside_state(state, columns)
-        return self._again(state, _taken_apart(inputs[0]), columns, version)
+        return self._again(context, state, events, columns, version)
+
+    def _with_waiting(self, context: StageContext, events: DataFrame) -> tuple[DataFrame, bool]:  # noqa: ARG002 - of others
+        """An epoch's events with those that waited for others, and whether any did."""
+        return events, False
+
+    def _ready(self, context: StageContext, rows: DataFrame, names: Sequence[str]) -> DataFrame:  # noqa: ARG002
+        """The events and rows of keys but for the events that wait for others, in whose place nothing is done yet.
+
+        Args:
+            context: Of the stage.
+            rows: Events of an epoch, and the rows there are of their keys, which :data:`STORED` tells.
+            names: The columns of which some lack values, or have those of earlier events.
+        """
+        return rows
 
     @property
     def _may_be_late(self) -> bool:
         """Whether rows keep the places of values that their events did not send: events that come late may correct these."""
-        return self.logical.order is not None and self.logical.unknown != "ignore"
+        return self.logical.order is not None
 
     @override
     def _more_columns(self, last: DataFrame) -> list[str]:
@@ -80,7 +100,8 @@ class ChangesOfEvents(ChangesOfRows):
 
     @override
     def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
-        return super()._last_of_epoch(frame if UNFILLED in frame.columns else _taken_apart(frame), columns, version)
+        is_apart = not {UNFILLED, UNSENT}.isdisjoint(frame.columns)
+        return super()._last_of_epoch(frame if is_apart else taken_apart(frame), columns, version)
 
     @property
     @override
@@ -96,7 +117,7 @@ class ChangesOfEvents(ChangesOfRows):
         done = f"IF({SINCE} IS NULL, {version}L, -{version}L)" if SINCE in last.columns else f"{version}L"
         return f"CASE WHEN {UNFILLED} IS NOT NULL AND {OPERATION} <> 'delete' THEN {failed} ELSE {done} END"
 
-    def _again(self, state: StateRuns, events: DataFrame, columns: Sequence[str], version: int) -> Rows:
+    def _again(self, context: StageContext, state: StateRuns, events: DataFrame, columns: Sequence[str], version: int) -> Rows:
         """What the events of this epoch change, by the rows there were."""
         told = events.filter(f"{UNSENT} IS NOT NULL OR {_TRUNCATES}")
         found = told.selectExpr(UNSENT, f"CASE WHEN {_TRUNCATES} THEN {PLACE} END AS {_CUT}").distinct().collect()
@@ -105,50 +126,42 @@ class ChangesOfEvents(ChangesOfRows):
         if cuts := sorted(row[_CUT] for row in found if row[_CUT] is not None):
             self._require_order(parts)
             return self._truncated(state, events, columns, cuts, names, version)
-        new, old = state.read(lambda file: file.fresh), state.read_with_keys_of_fresh(self.keys)
         if self.logical.order is not None:
-            return self._corrected(state, events, old, columns, version)
+            return self._corrected(context, state, events, columns, version)
+        new, old = state.read(lambda file: file.fresh), state.read_with_keys_of_fresh(self.keys)
         there = None if old is None or new is None else self._there(with_keys_of(old, new, self.keys))
         state.drop(lambda file: file.fresh)
         state.append(self._last_of_epoch(self._filled(events, there, names), columns, version))
         return self._beside_state(state, columns)
 
     def _corrected(
-        self, state: StateRuns, events: DataFrame, old: DataFrame | None, columns: Sequence[str], version: int
+        self, context: StageContext, state: StateRuns, events: DataFrame, columns: Sequence[str], version: int
     ) -> Rows:
         """The changes where events may come late: each value is that of the last event that sent it, of all that came."""
-        if not self._may_be_late:
-            raise BadInputError(
-                "a value that was not sent, of an event that may come late, while updates of unknown keys are ignored",
-                operator=self.logical.name, remedy='write unknown="repair", or leave the column out of the schema',
-            )  # fmt: skip
+        old = state.read_with_keys_of_fresh(self.keys)
         state.drop(lambda file: file.fresh)
         told = self._judged(events) if self.logical.unknown == "fail" else events
         new = told.selectExpr(
             *map(quoted, columns), PLACE, f"{OPERATION} = 'delete' AS {GONE}", UNSENT, f"CAST(NULL AS STRING) AS {SINCE}",
-            f"{version}L AS {VERSION}", *([FIRST] if FIRST in told.columns else []),
+            f"{version}L AS {VERSION}", *(name for name in (FIRST, WAITED) if name in told.columns),
         )  # fmt: skip
         there = new.filter("false") if old is None else self._newest(with_keys_of(old, events, self.keys))
         told_then = {UNSENT: f"CAST(NULL AS STRING) AS {UNSENT}", FIRST: f"CAST(NULL AS STRING) AS {FIRST}"}
+        told_then[WAITED] = f"CAST(NULL AS BIGINT) AS {WAITED}"
         beside = there.selectExpr(*(told_then.get(name) or quoted(name) for name in new.columns))
-        merged = self._merged(new.union(beside), columns)
+        rows = new.selectExpr("*", f"false AS {STORED}").union(beside.selectExpr("*", f"true AS {STORED}"))
+        names = _filled_columns(rows, [name for name in columns if name not in self.keys])
+        merged = self._merged(self._ready(context, rows, names).drop(STORED), columns, names)
         state.append(self._last_of_epoch(merged, columns, version))
         found = state.read(lambda file: file.fresh)
         state.fold(self._newest)
         return None if found is None else self._changes(found, there, columns, may_be_late=False)
 
-    def _merged(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    def _merged(self, rows: DataFrame, columns: Sequence[str], names: Sequence[str]) -> DataFrame:
         """One row of each key, as an event that is complete."""
-        hexes = {name: told_column(name) for name in columns if name not in self.keys}
-        lacks = {name: f"coalesce(instr({UNSENT}, ' {told} ') > 0, false)" for name, told in hexes.items()}
-        known = {
-            name: f"CAST(nullif(regexp_extract({SINCE}, ' {told}:(-?[0-9]+)', 1), '') AS BIGINT)" for name, told in hexes.items()
-        }
-        asked = (f"coalesce(max({lacks[name]} OR {known[name]} IS NOT NULL), false)" for name in hexes)
-        found = rows.selectExpr(*asked).collect()[0]
-        names = [name for name, some in zip(hexes, found, strict=True) if some]
+        hexes = {name: told_column(name) for name in names}
+        place = {name: place_of(name) for name in names}
         kinds, key = schema_of(rows).types, f"PARTITION BY {', '.join(map(quoted, self.keys))}"
-        place = {name: f"CASE WHEN {lacks[name]} THEN NULL ELSE coalesce({known[name]}, {PLACE}) END" for name in names}
         last = (
             f"first_value(struct({place[name]} AS p, {GONE} AS g, {quoted(name)} AS v)) OVER ({key} ORDER BY {place[name]} DESC "
             f"NULLS LAST, {GONE} DESC, {orderable(quoted(name), kinds[name])} DESC NULLS LAST) AS {_FOUND}{hexes[name]}"
@@ -243,9 +256,35 @@ class ChangesOfEvents(ChangesOfRows):
         return filled.filter(f"{UNFILLED} IS NULL") if self._ignores else filled
 
 
-def _taken_apart(frame: DataFrame) -> DataFrame:
+def taken_apart(frame: DataFrame) -> DataFrame:
     """Events with what is done to the row apart from the columns whose values are left out."""
     columns = [quoted(name) for name in frame.columns if name != OPERATION]
     told = f"CASE WHEN instr({OPERATION}, ' ') > 0 THEN concat(substring({OPERATION}, instr({OPERATION}, ' ')), ' ') END"
     done = f"substring_index({OPERATION}, ' ', 1)"
     return frame.selectExpr(*columns, f"IF({done} = '{MOVE}', 'delete', {done}) AS {OPERATION}", f"{told} AS {UNSENT}")
+
+
+def lacks(name: str) -> str:
+    """SQL for whether an event leaves a column's value out."""
+    return f"coalesce(instr({UNSENT}, ' {told_column(name)} ') > 0, false)"
+
+
+def place_of(name: str) -> str:
+    """SQL for the place of the event that a column's value is of; null where it was left out."""
+    return f"CASE WHEN {lacks(name)} THEN NULL ELSE coalesce({known_place(name)}, {PLACE}) END"
+
+
+def may_be_filled(name: str) -> str:
+    """SQL for whether a column's value is of another event than its row."""
+    return f"({lacks(name)} OR {known_place(name)} IS NOT NULL)"
+
+
+def known_place(name: str) -> str:
+    """SQL for the place of an earlier event that a column's value is of; null where it is not of one."""
+    return f"CAST(nullif(regexp_extract({SINCE}, ' {told_column(name)}:(-?[0-9]+)', 1), '') AS BIGINT)"
+
+
+def _filled_columns(rows: DataFrame, columns: Sequence[str]) -> list[str]:
+    """The columns of which some values are of other events than their rows."""
+    found = rows.selectExpr(*(f"coalesce(max({may_be_filled(name)}), false)" for name in columns)).collect() if columns else [()]
+    return [name for name, some in zip(columns, found[0], strict=True) if some]

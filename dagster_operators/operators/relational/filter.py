@@ -20,6 +20,7 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.graph.row_expressions import columns_of_row, generator_of
 from dagster_operators.operators.physical import Stateless
+from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Filter(LogicalOperator):
     @override
     def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:
         return [wanted | columns_of_row(self.condition)]
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.everything()
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -76,7 +76,7 @@ class FinalRows(LogicalOperator):
 class RowsThatArePassed(RelationalOperator):
     """The lowering of :class:`FinalRows`."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=PANE, of_rows=True),)
 
     logical: FinalRows
 

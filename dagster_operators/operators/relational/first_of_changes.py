@@ -14,11 +14,10 @@ from typing_extensions import override
 
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.first_rows import FirstRows
 from dagster_operators.operators.relational.ranking import OrderItem
-from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, repeated, weighted
+from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_to_state, repeated, weighted
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class FirstRowsOfChanges(RelationalOperator):
         first: Which rows.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", of_rows=True),)
 
     name: str
     first: FirstRows
@@ -51,14 +50,10 @@ class FirstRowsOfChanges(RelationalOperator):
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         if inputs[0] is None:
             return None
-        state = context.state(self.name, "weighted")
-        state.append(weighted(inputs[0]))
-        new = state.read(lambda file: file.fresh)
-        old = state.read_with_keys_of_fresh(self.first.keys)
-        state.fold(added_up)
+        new, before = added_to_state(context.state(self.name, "weighted"), weighted(inputs[0]), self.first.keys)
         if new is None:
             return None
-        return self._ranked(new if old is None else new.unionByName(with_keys_of(old, new, self.first.keys)), new)
+        return self._ranked(new if before is None else new.unionByName(before), new)
 
     def _ranked(self, rows: DataFrame, touched: DataFrame) -> DataFrame:
         """The places of the keys that were touched, from all their rows; one that nobody has is marked as deleted.

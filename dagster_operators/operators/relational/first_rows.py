@@ -54,6 +54,7 @@ class FirstRows:
         n: How many of each key.
         event_time: Decides between rows that are equal in the order: the earlier one comes first.
         rank: The column with the row's place; None for no such column.
+        last: Rows that are equal in the order are taken from the end of the order of all columns.
     """
 
     keys: tuple[str, ...]
@@ -61,6 +62,7 @@ class FirstRows:
     n: int
     event_time: str | None
     rank: str | None = None
+    last: bool = False
 
     @property
     def quoted_keys(self) -> list[str]:
@@ -83,7 +85,7 @@ class FirstRows:
         return frame if self.rank is None else frame.drop(self.rank)
 
     def _numbered(self, frame: DataFrame) -> DataFrame:
-        return first_rows(frame, self.quoted_keys, self.order, self.event_time, self.n)
+        return first_rows(frame, self.quoted_keys, self.order, self.event_time, self.n, last=self.last)
 
 
 def alternatives(name: str, first: FirstRows) -> tuple[Alternative, ...]:
@@ -101,7 +103,7 @@ class FirstRowsInState(RelationalOperator):
         first: Which rows.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", of_rows=True),)
 
     name: str
     first: FirstRows

@@ -45,5 +45,5 @@ def comes_before(kinds: Mapping[str, DataType], old: Mapping[str, str], gone: st
 
 
 def orderable(value: str, kind: DataType) -> str:
-    """A value as something that every engine compares; what has parts as text."""
-    return value if kind.has_order and not kind.is_nested else f"to_json(named_struct('value', {value}))"
+    """A value as something that every engine compares: what has no order, maps and what they are in, as text."""
+    return value if kind.has_order else f"to_json(named_struct('value', {value}))"

@@ -28,6 +28,7 @@ from dagster_operators.operators.relational.window_functions import (
     turned,
     window_function,
 )
+from dagster_operators.optimizer.properties.fields import Forwarding
 
 if TYPE_CHECKING:
     from dagster_operators.operators.physical import RelationalOperator
@@ -157,6 +158,10 @@ class Over(ForgetfulByKey):
                     f"there is a column {name!r} already", operator=self.name, column=name, remedy="give the new one another name"
                 )
             taken.add(name.lower())
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.of(inputs[0].columns or ())
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.ranking import OrderItem, total_order
-from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, changes_of, repeated, weighted
+from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_to_state, added_up, changes_of, repeated, weighted
 from dagster_operators.operators.relational.window_functions import OF_ROW, Order
 from dagster_operators.types.names import quoted
 
@@ -35,7 +35,7 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
         retracting: Whether its rows are taken back.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", of_rows=True),)
 
     logical: Over
     retracting: bool
@@ -54,14 +54,10 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
     ) -> Rows:
         if inputs[0] is None:
             return None
-        keys, state = self.logical.keys, context.state(self.logical.name, "weighted")
-        state.append(self._weighted(inputs[0]))
-        new = state.read(lambda file: file.fresh)
-        old = state.read_with_keys_of_fresh(keys)
-        state.fold(added_up)
+        state = context.state(self.logical.name, "weighted")
+        new, before = added_to_state(state, self._weighted(inputs[0]), self.logical.keys)
         if new is None:
             return None
-        before = None if old is None else with_keys_of(old, new, keys)
         return self._changes(new if before is None else new.unionByName(before), before, analysed.facts)
 
     def _weighted(self, rows: DataFrame) -> DataFrame:
@@ -76,7 +72,8 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
         same = (one_zero_one_nan(f"({item.expression})", kind) for item, kind in zip(items, kinds_of, strict=True))
         ordered = tuple(OrderItem(text, item.descending, item.nulls_first) for text, item in zip(same, items, strict=True))
         key = tuple(one_zero_one_nan(quoted(name), str(kinds[name])) for name in self._key_columns(rows))
-        return Order(key, ordered, kinds_of, tuple(total_order(kinds, logical.event_time)))
+        like_spark = reads_like_spark(rows.sparkSession)
+        return Order(key, ordered, kinds_of, tuple(total_order(kinds, logical.event_time, like_spark=like_spark)))
 
     def _key_columns(self, rows: DataFrame) -> list[str]:
         spelt = {name.lower(): name for name in rows.columns}

@@ -17,6 +17,7 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.graph.row_expressions import columns_of_row, generator_of
 from dagster_operators.operators.physical import Stateless
+from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ class Select(LogicalOperator):
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
         changes = stream.changes if new_keys is None else Changes.upsert(new_keys)
         return StreamType(tuple(names), time, changes, stream.complete_windows and time is not None)
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        parsed = {name: bare_column(inputs[0], expression) for expression, name in map(named, self.expressions)}
+        return Forwarding(tuple((column, name) for name, column in parsed.items() if column is not None and name is not None))
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -218,7 +224,12 @@ class WithColumns(LogicalOperator):
         counts = Counter(name.lower() for name, _ in self.expressions)
         for name, expression in self.expressions:
             if counts[name.lower()] > 1:
-                raise SchemaError(f"the column {name!r} is given twice (case does not matter)", operator=self.name, column=name)
+                raise SchemaError(
+                    f"the column {name!r} is given twice (case does not matter)",
+                    operator=self.name,
+                    column=name,
+                    remedy="give one of them another name",
+                )
             if self.only_new and stream.columns is not None and stream.resolve(name):
                 raise SchemaError(
                     f"{expression!r} would take the name of the column {name!r}",
@@ -226,6 +237,11 @@ class WithColumns(LogicalOperator):
                     column=name,
                     remedy=f"give it a name of its own: {expression} AS other",
                 )
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        replaced = {name.lower() for name, _ in self.expressions}
+        return Forwarding.of(column for column in inputs[0].columns or () if column.lower() not in replaced)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -293,6 +309,12 @@ class Rename(LogicalOperator):
         return lambda column: new.get(column.lower(), column)
 
     @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        change = self._change()
+        renamed = {change(column): column for column in inputs[0].columns or ()}
+        return Forwarding(tuple((column, name) for name, column in renamed.items()))
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0], self._change())
 
@@ -348,6 +370,11 @@ class Drop(LogicalOperator):
         time = stream.event_time
         lost = time is not None and time.lower() in {column.lower() for column in self.columns}
         return replace(stream.with_columns(left), event_time=None if lost else time)
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        dropped = {column.lower() for column in self.columns}
+        return Forwarding.of(column for column in inputs[0].columns or () if column.lower() not in dropped)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

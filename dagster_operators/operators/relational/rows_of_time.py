@@ -40,7 +40,7 @@ class RowsOfTime(RelationalOperator):
         retracting: Whether its rows are taken back.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=TIME),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=TIME, of_rows=True),)
 
     logical: WithinLast
     retracting: bool

@@ -58,6 +58,7 @@ class ConnectorOperator(LogicalOperator):
     """
 
     rows_by_name: ClassVar[bool] = True
+    stateless: ClassVar[bool] = True
     connector: Described
     asset_key: tuple[str, ...] = ()
 

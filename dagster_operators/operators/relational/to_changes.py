@@ -70,7 +70,7 @@ _NEW: Final = "__new"
 _OLD_GONE: Final = "__old_gone"
 _OLD_PLACE: Final = "__old_place"
 _LAST_PLACE: Final = (OrderItem(PLACE, descending=True, nulls_first=False),)
-_ONLY: Final = "__only_updates"
+ONLY: Final = "__only_updates"
 """Of a key that only updates came of: it is not there unless it was before."""
 _POLICIES: Final = ("repair", "ignore", "fail")
 
@@ -128,7 +128,9 @@ class ToChanges(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         if self.unknown not in _POLICIES:
-            raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {self.unknown!r}', operator=self.name)
+            raise PipelineError(
+                f'unknown is "repair", "ignore" or "fail", not {self.unknown!r}', operator=self.name, remedy="choose one of them"
+            )
         if stream.updating:
             self._check_plain()
         else:
@@ -186,8 +188,12 @@ class ToChanges(LogicalOperator):
             return ChangesOfExtracts(self, self.keys_of(inputs[0]))
         if inputs[0].columns is not None and PLACE in inputs[0].columns:
             from dagster_operators.operators.relational.event_changes import ChangesOfEvents
+            from dagster_operators.operators.relational.ignored_updates import ChangesOfIgnoredUpdates
+            from dagster_operators.operators.relational.late_events import ChangesOfLateEvents
 
-            return ChangesOfEvents(self, self.keys_of(inputs[0]))
+            in_any_order = {"repair": ChangesOfLateEvents, "ignore": ChangesOfIgnoredUpdates}
+            kind = in_any_order.get(self.unknown, ChangesOfEvents) if self.order is not None else ChangesOfEvents
+            return kind(self, self.keys_of(inputs[0]))
         return ChangesOfRows(self, self.keys_of(inputs[0]))
 
 
@@ -200,7 +206,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     keys are ignored, an update counts by what is older than it, and so both are kept as long as some runs are left out.
     """
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION, of_rows=True),)
     of_events: ClassVar[bool] = False
     """Whether rows say what is done to the row of their key: of others none updates a row that is not there."""
 
@@ -234,7 +240,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         if self._ignores_late:
             new = self._newest(new if there is None else new.unionByName(there))
         if self._ignores:
-            before = before.filter(f"NOT {_ONLY}")
+            before = before.filter(f"NOT {ONLY}")
         return self._changes(new, before, columns)
 
     def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
@@ -261,7 +267,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             *([PLACE] if logical.order is not None else []),
             *self._more_columns(last),
             *([FIRST] if logical.unknown == "fail" else []),
-            *([f"{OPERATION} = 'update' AS {_ONLY}" if self._ignores_late else _ONLY] if self._ignores else []),
+            *([f"{OPERATION} = 'update' AS {ONLY}" if self._ignores_late else ONLY] if self._ignores else []),
         )
 
     def _more_columns(self, last: DataFrame) -> list[str]:  # noqa: ARG002 - others look at the rows
@@ -298,9 +304,9 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
         pairs = ((telling, _LAST_TOLD), (gone, _LEFT))
         told, left = (f"max(CASE WHEN {one} THEN {order} END) OVER ({key}) AS {name}" for one, name in pairs)
-        columns = [quoted(name) for name in rows.columns if name != _ONLY]
+        columns = [quoted(name) for name in rows.columns if name != ONLY]
         found = rows.selectExpr("*", told, left).filter(f"NOT coalesce({_LAST_TOLD} = {_LEFT} AND {order} > {_LAST_TOLD}, false)")
-        return found.selectExpr(*columns, f"{_LAST_TOLD} IS NULL AS {_ONLY}")
+        return found.selectExpr(*columns, f"{_LAST_TOLD} IS NULL AS {ONLY}")
 
     def _judged(self, rows: DataFrame) -> DataFrame:
         """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
@@ -321,7 +327,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         """The newest row of each key."""
         if self._ignores:
             order_of = PLACE if self._ignores_late else VERSION
-            rows = self._known_within(rows, order_of, f"NOT {_ONLY}", f"NOT {_ONLY} AND {GONE}")
+            rows = self._known_within(rows, order_of, f"NOT {ONLY}", f"NOT {ONLY} AND {GONE}")
         ordered = self._order_of_rows(rows) if self.logical.order is not None else ()
         order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
@@ -336,16 +342,16 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             return self._newest(rows)
         ordered = last_first(self._deciding(rows), GONE) if self._ignores_late else ()
         newest = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
-        return first_rows(rows, [*map(quoted, self.keys), _ONLY], newest, None, 1).drop(NUMBER)
+        return first_rows(rows, [*map(quoted, self.keys), ONLY], newest, None, 1).drop(NUMBER)
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
         """The columns that decide between rows of a key that have the same place, with their types."""
-        others = {*self.keys, *ENTRY, VERSION, GONE, UNSENT, SINCE, FIRST, _ONLY}
+        others = {*self.keys, *ENTRY, VERSION, GONE, UNSENT, SINCE, FIRST, ONLY}
         return {name: kind for name, kind in schema_of(rows).types.items() if name not in others}
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The newest rows of the keys that are not gone."""
-        return self._newest(rows).filter(f"NOT {GONE} AND NOT {_ONLY}" if self._ignores else f"NOT {GONE}")
+        return self._newest(rows).filter(f"NOT {GONE} AND NOT {ONLY}" if self._ignores else f"NOT {GONE}")
 
     def _changes(self, new: DataFrame, old: DataFrame, columns: Sequence[str], *, may_be_late: bool = True) -> DataFrame:
         """What the new rows change, beside the old rows of their keys.
@@ -372,7 +378,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             if ordered and may_be_late and not self._ignores_late
             else ""
         )
-        unknown = f" OR ({_ONLY} AND NOT {there})" if self._ignores else ""
+        unknown = f" OR ({ONLY} AND NOT {there})" if self._ignores else ""
         nothing = f"({there} AND NOT {GONE} AND {same}){stale}{unknown}"
         taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"
         given = f"CASE WHEN {nothing} OR {GONE} THEN NULL WHEN {there} THEN '{UPDATE_AFTER}' ELSE '{INSERT}' END"
@@ -388,7 +394,10 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 def newest_in(file: RunFile) -> int:
     """The newest version in a file of the state."""
     if file.high is None:
-        raise StorageError("a file of the state does not tell which versions it has", file=file.path)
+        raise StorageError(
+            "a file of the state does not tell which versions it has", file=file.path,
+            remedy="put the table's log back from a backup; or pipeline.rebuild() computes the state anew",
+        )  # fmt: skip
     return file.high
 
 

@@ -23,6 +23,7 @@ from dagster_operators.operators.relational.first_of_changes import FirstRowsOfC
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
+from dagster_operators.optimizer.properties.fields import Forwarding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,10 @@ class TopPerKey(ForgetfulByKey):
         self.check_forgetting(self.keys)
         check_rank(self, self.rank, stream.columns or ())
         return one_row_per_key(stream, (*self.keys, self.rank))
+
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.of(inputs[0].columns or ())
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -35,6 +35,7 @@ class Transform(LogicalOperator):
     """
 
     kind: ClassVar[str] = "transform"
+    stateless: ClassVar[bool] = True
     repeatable: ClassVar[bool] = False
     function: Callable[[DataFrame], DataFrame]
     columns: tuple[str, ...] | None = None

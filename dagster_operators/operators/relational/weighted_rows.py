@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.graph.changes import ADDS, CHANGE, DELETE, INSERT
+from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.one_task import all_of
 from dagster_operators.types.names import quoted
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from dagster_operators.operators.physical import Rows
+    from dagster_operators.operators.physical import Rows, StateRuns
 
 WEIGHT: Final = "__rows"
 """How often a row is there."""
@@ -84,6 +85,24 @@ def added_up(rows: DataFrame) -> DataFrame:
     columns = [quoted(name) for name in rows.columns if name != WEIGHT]
     summed = rows.groupBy(*columns).agg({WEIGHT: "sum"})
     return summed.selectExpr(*columns, f"`sum({WEIGHT})` AS {WEIGHT}").filter(f"{WEIGHT} <> 0")
+
+
+def added_to_state(state: StateRuns, changes: DataFrame, keys: Sequence[str]) -> tuple[Rows, Rows]:
+    """Append an epoch's rows with weights to a state of such rows.
+
+    Args:
+        state: The state.
+        changes: The rows with weights.
+        keys: The key columns; none if all rows belong together.
+
+    Returns:
+        This epoch's rows, and the rows of earlier epochs with the same keys; each None if there are none.
+    """
+    state.append(changes)
+    new = state.read(lambda file: file.fresh)
+    old = state.read_with_keys_of_fresh(keys)
+    state.fold(added_up)
+    return new, None if new is None or old is None else with_keys_of(old, new, keys)
 
 
 def changes_of(rows: DataFrame) -> DataFrame:

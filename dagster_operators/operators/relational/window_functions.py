@@ -362,7 +362,7 @@ def _check(text: str, call: Call) -> None:
     given = len(call.arguments)
     if not least <= given <= most or ("*" in call.arguments and call.function != "count"):
         wanted = str(least) if least == most else f"{least} to {most}"
-        raise SchemaError(f"{call.function}() takes {wanted} arguments", expression=text)
+        raise SchemaError(f"{call.function}() takes {wanted} arguments", expression=text, remedy="give it that many")
     if call.distinct or call.ignore_nulls or (call.condition is not None and call.function not in _RUNNING):
         clause = "DISTINCT" if call.distinct else "IGNORE NULLS" if call.ignore_nulls else "FILTER"
         raise SchemaError(f"{call.function}() takes no {clause} over the rows of a key", expression=text, remedy="leave it out")

@@ -52,7 +52,7 @@ class FinalTopPerWindow(TopPerWindow):
 class FirstRowsOfFinalWindows(FirstRowsOfWindows):
     """The lowering of :class:`FinalTopPerWindow`."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", range_column=PANE, of_rows=True),)
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:

@@ -69,9 +69,10 @@ class InputWindowAggregate(AggregateOverWindows):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> AggregateInputWindows:
         """Two jobs: partial results per window into the state, then the merge of what closes; one if windows are complete."""
-        return AggregateInputWindows(self) if self._keeps_state(inputs) else AggregateCompleteWindows(self)
+        return AggregateInputWindows(self) if self.keeps_state(inputs) else AggregateCompleteWindows(self)
 
-    def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
         return not inputs[0].complete_windows
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 _OF_CHANGES = (
-    "write top(..., emit='final'), which gives the rows of a window once it has closed; aggregate with a window or without, "
+    "write emit='final' in top, which gives the rows of a window once it has closed; aggregate with a window or without, "
     "and top without a window take changes"
 )
 
@@ -138,9 +138,10 @@ class TopPerWindow(LogicalOperator):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfWindows:
         """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows are complete."""
-        return FirstRowsOfWindows(self) if self._keeps_state(inputs) else FirstRowsOfCompleteWindows(self)
+        return FirstRowsOfWindows(self) if self.keeps_state(inputs) else FirstRowsOfCompleteWindows(self)
 
-    def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
         return not (isinstance(self.window, InputWindow) and inputs[0].complete_windows)
 
 
@@ -148,7 +149,7 @@ class TopPerWindow(LogicalOperator):
 class FirstRowsOfWindows(RelationalOperator):
     """The lowering of :class:`TopPerWindow`."""
 
-    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE, of_rows=True),)
 
     logical: TopPerWindow
 

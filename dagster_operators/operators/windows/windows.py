@@ -7,6 +7,7 @@ no gain", SIGMOD Record 2005). All times are microseconds since 1970; windows ar
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from math import gcd
@@ -105,8 +106,26 @@ def positive(what: str, duration: str | timedelta | int) -> int:
     """
     micros = _micros(what, duration)
     if micros <= 0:
-        raise PipelineError(f"the {what} of a window must be more than nothing, not {duration!r}")
+        raise PipelineError(f"the {what} of a window must be more than nothing, not {duration!r}", remedy="write '1 hour', say")
     return micros
+
+
+def _offset(duration: str | timedelta | int) -> int:
+    """The shift of windows as microseconds, which may be to an earlier time.
+
+    >>> _offset("-8 hours") == -_offset("8 hours"), _offset("- 90 minutes") == _offset(timedelta(minutes=-90))
+    (True, True)
+    """
+    text = duration.strip() if isinstance(duration, str) else ""
+    if text.startswith("-"):
+        before = text.removeprefix("-").strip()
+        if len(re.findall("[A-Za-z]+", before)) > 1:  # Spark would negate the first part alone
+            problem = f"the offset of a window: of {duration!r} only the first part has a sign"
+            raise PipelineError(problem, remedy="write it in one unit, or give a timedelta")
+        return -_micros("offset", before)
+    if isinstance(duration, int) and duration < 0:
+        return -_micros("offset", -duration)
+    return _micros("offset", duration)
 
 
 def _micros(what: str, duration: str | timedelta | int) -> int:
@@ -114,7 +133,7 @@ def _micros(what: str, duration: str | timedelta | int) -> int:
         require_unit(duration)
         return parse_duration(duration)
     except ValueError as error:
-        raise PipelineError(f"the {what} of a window: {error}") from None
+        raise PipelineError(f"the {what} of a window: {error}", remedy="write '1 hour', say") from None
 
 
 @checked
@@ -123,16 +142,18 @@ def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) 
 
     Args:
         size: For example ``"1 hour"``.
-        offset: Shift against 1970-01-01T00:00Z, for example ``"5 hours"`` for days that begin at 05:00 UTC.
+        offset: Shift against 1970-01-01T00:00Z, for example ``"5 hours"`` for days that begin at 05:00 UTC, or ``"-8 hours"`` for
+            those of a place eight hours ahead of UTC.
 
     Raises:
         PipelineError: The size is no positive duration of fixed length.
 
-    >>> str(Tumbling("1 hour"))
-    'tumbling 1 hour'
+    >>> days, others = Tumbling("1 day", offset="-8 hours"), Tumbling("1 day", offset="16 hours")
+    >>> str(days), days.last_start(0) == others.last_start(0)
+    ('tumbling 1 day', True)
     """
     micros = positive("size", size)
-    return Window(micros, micros, _micros("offset", offset))
+    return Window(micros, micros, _offset(offset))
 
 
 @checked
@@ -147,4 +168,4 @@ def Sliding(size: str | timedelta | int, slide: str | timedelta | int, *, offset
     >>> str(Sliding("24 hours", "1 hour"))
     'sliding 1 day by 1 hour'
     """
-    return Window(positive("size", size), positive("slide", slide), _micros("offset", offset))
+    return Window(positive("size", size), positive("slide", slide), _offset(offset))

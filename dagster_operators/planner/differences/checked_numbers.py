@@ -12,12 +12,11 @@ from itertools import accumulate
 from operator import mul
 from typing import Final
 
-from dagster_operators.errors import SchemaError
 from dagster_operators.planner.differences.asked import TypeOf, with_variables
 from dagster_operators.planner.differences.calculations import Chain, Operand, calculations_in
 from dagster_operators.planner.differences.checked_times import around_times, refuse_short_casts
 from dagster_operators.planner.differences.whole_numbers import WholeNumber, sums, whole_number
-from dagster_operators.planner.differences.wrapping import Wrap, put_around
+from dagster_operators.planner.differences.wrapping import Wrap, wrapped
 from dagster_operators.types.data_type import Decimal
 
 ACCEPTED_AS: Final = "overflow"
@@ -50,13 +49,10 @@ def checked_numbers(expression: str, type_of: TypeOf) -> str:
     """
     wraps = list(_wraps(expression, with_variables(expression, type_of)))
     refuse_short_casts(expression, type_of)
-    made = put_around(expression, wraps) if wraps else expression
-    if made is None:
-        raise SchemaError(
-            "it is not clear where in the expression the calculations begin and end that may not fit",
-            expression=expression, remedy="write brackets around each calculation with whole numbers",
-        )  # fmt: skip
-    return made
+    return wrapped(
+        expression, wraps, "the calculations begin and end that may not fit",
+        "write brackets around each calculation with whole numbers",
+    )  # fmt: skip
 
 
 def _wraps(expression: str, type_of: TypeOf) -> Iterator[Wrap]:

@@ -1,4 +1,4 @@
-"""Puts other expressions in a pipeline that runs on Sail: checked calculations, and comparisons of doubles with decimals."""
+"""Puts other expressions in a pipeline that runs on Sail: checked calculations, comparisons with decimals, rounding."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, c
 from dagster_operators.planner.differences.compared_numbers import compared_numbers
 from dagster_operators.planner.differences.read_rows import read_rows
 from dagster_operators.planner.differences.refusing import accepted_differences, types_of
+from dagster_operators.planner.differences.rounded_numbers import rounded_numbers, rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,8 @@ _COMPARES = re.compile(r"(?i)[=<>]|\b(in|between|case|distinct|equal_null|isnan)
 
 _UNCHECKED = "calculations with whole numbers cannot be checked in the settings of this operator"
 _UNCOMPARED = "comparisons of floating-point numbers with decimals cannot be made as Spark does in the settings of this operator"
+
+_UNROUNDED = "floating-point numbers cannot be rounded as Spark does in the settings of this operator"
 
 _BEHIND = re.compile(r"(?is)\s+(as\b.*|asc\b.*|desc\b.*|nulls\b.*|`?\w+`?|\(.*)?")
 """What a setting may have behind its expression: an alias, or an order."""
@@ -64,7 +67,7 @@ def with_checked_numbers(
 def with_compared_numbers(
     session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str]
 ) -> Dataflow:
-    """The pipeline with comparisons of floating-point numbers with decimals as Spark makes them; the very one if there are none.
+    """The pipeline with floating-point numbers compared with decimals, and rounded, as Spark does; the very one if none are.
 
     Args:
         session: The engine; nothing is changed for Spark.
@@ -78,6 +81,7 @@ def with_compared_numbers(
     if reads_like_spark(session):
         return dataflow
     made = _with_changes(session, dataflow, schemas, tables, _Change(compared_numbers, _compares, _UNCOMPARED))
+    made = _with_changes(session, made, schemas, tables, _Change(rounded_numbers, rounds, _UNROUNDED))
     return _with_changes(session, made, schemas, tables, _Change(_with_one_nan, _computes, _UNCOMPARED, (Select, WithColumns)))
 
 

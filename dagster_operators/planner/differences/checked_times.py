@@ -1,6 +1,7 @@
 """Numbers of seconds and milliseconds of which times are made, and times of which such numbers are.
 
-What does not fit fails on an engine that does not look; and times before 1970 are rounded down, not towards 1970.
+What does not fit fails on an engine that does not look; and times before 1970 are rounded down, not towards 1970. Of a text
+that has a time behind its date, the date is taken.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _CAST_TO_NUMBER: Final = re.compile(rf"(?is)\((.+)\sas\s+(?:{'|'.join(sorted(_WH
 _SHORT_CAST_TO_NUMBER: Final = re.compile(rf"(?i)::\s*(?:{'|'.join(sorted(_WHOLE))})\b")
 _UNITS: Final = {"unix_seconds": 1_000_000, "unix_millis": 1000, "cast": 1_000_000, "try_cast": 1_000_000}
 _ONE: Final = re.compile(r"(?s)\((.+)\)")
+_CAST_TO_DATE: Final = re.compile(r"(?is)\((.+)\sas\s+date\s*\)")
+_BLANKS: Final = "'^[[:space:][:cntrl:]]+', ''"
+_TIME_BEHIND: Final = "'(?s)^([+-]?[0-9]+-[0-9]{1,2}-[0-9]{1,2})T.*$', '$1'"
+"""What comes before a date in a text, and behind it, and is no part of it for Spark; Sail takes it for none then."""
 
 
 def around_times(expression: str, type_of: TypeOf) -> Iterator[Wrap]:
@@ -35,6 +40,14 @@ def around_times(expression: str, type_of: TypeOf) -> Iterator[Wrap]:
     for call in calls_of(expression):
         yield from _around(expression, call, type_of)
         yield from _rounded(expression, call, type_of)
+        yield from _of_text(expression, call, type_of)
+
+
+def _of_text(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
+    """What is put around a text of which a date is made: blanks before it and a time behind it are left out."""
+    found = _argument(expression, call, type_of, _CAST_TO_DATE, "string") if "cast" in call.name else None
+    if found is not None and not found[0].strip().startswith("'"):
+        yield Wrap(found[1], f", {_BLANKS}), {_TIME_BEHIND})", before="regexp_replace(regexp_replace(")
 
 
 def _rounded(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:

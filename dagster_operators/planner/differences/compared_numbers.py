@@ -19,7 +19,7 @@ from dagster_operators.planner.differences.calculations import Place
 from dagster_operators.planner.differences.comparisons import Comparison, comparisons_in
 from dagster_operators.planner.differences.difference import types_within
 from dagster_operators.planner.differences.known_times import FLOATING
-from dagster_operators.planner.differences.wrapping import Wrap, put_around
+from dagster_operators.planner.differences.wrapping import Wrap, unclear_error, wrapped
 from dagster_operators.types.data_type import DataType, Decimal, Plain
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ EXACT_AS_FLOAT: Final = 2**24
 """Whole numbers up to this one are exact as a FLOAT."""
 
 _LONG: Final = (Plain("int"), Plain("bigint"))
+_UNCLEAR: Final = "a decimal is compared with a floating-point number, for which Sail needs another type than Spark"
 _REMEDY: Final = "write 0.5D for 0.5, and CAST(x AS DOUBLE) of a decimal that is compared with a floating-point number"
 
 
@@ -56,12 +57,9 @@ def compared_numbers(expression: str, type_of: TypeOf) -> str:
     within = with_variables(expression, type_of)
     found = list(comparisons_in(expression))
     wraps = [*(wrap for one in found for wrap in _around(expression, one, within)), *_around_nan(expression)]
-    made = put_around(expression, list(dict.fromkeys(wraps))) if wraps else expression
-    if made is None or _has_others(expression, found, within):
-        raise SchemaError(
-            "it is not clear where in the expression a decimal is compared with a floating-point number, for which Sail needs "
-            "another type than Spark", expression=expression, remedy=_REMEDY,
-        )  # fmt: skip
+    made = wrapped(expression, list(dict.fromkeys(wraps)), _UNCLEAR, _REMEDY)
+    if _has_others(expression, found, within):
+        raise unclear_error(expression, _UNCLEAR, _REMEDY)
     return made
 
 

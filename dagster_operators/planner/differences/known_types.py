@@ -117,6 +117,37 @@ def _may_match_nothing(asked: Asked) -> bool:
         return True
 
 
+def _matches_nothing(asked: Asked) -> bool:
+    """Whether a regular expression is known to match an empty text."""
+    pattern = asked.literal(1)
+    try:
+        return pattern is not None and re.search(pattern, "") is not None
+    except re.error:  # Java's are others
+        return False
+
+
+def _matches_nothing_again(asked: Asked) -> bool:
+    """Whether a regular expression is known to match an empty text, behind other matches, too."""
+    pattern = asked.literal(1) or ""
+    return _matches_nothing(asked) and (not pattern.startswith("^") or "|" in pattern)
+
+
+def _replaces_nothing(asked: Asked) -> bool:
+    """Whether a regular expression is replaced by some text where it matches an empty one."""
+    return _matches_nothing_again(asked) and asked.literal(2) != ""
+
+
+def _formats_points(asked: Asked) -> bool:
+    """Whether a number with a point is put into a text; a decimal may be one as text alone on Spark."""
+    return any(kind in FLOATING or isinstance(kind, Decimal) for kind in _kinds(asked))
+
+
+def _is_rounded_to_places(asked: Asked) -> bool:
+    """Whether a floating-point number is rounded to places behind its point."""
+    places = asked.texts[1] if len(asked.texts) == _PLACES else "0"
+    return asked.type(0) in FLOATING and places != "0" and not places.startswith("-")
+
+
 def _has_decimals(asked: Asked) -> bool:
     return any(isinstance(one, Decimal) for kind in _kinds(asked) for one in types_within(kind))
 
@@ -149,6 +180,8 @@ OTHERS: Final[tuple[Difference, ...]] = (
     known("ceil ceiling floor", _is_rounded_otherwise, "ceil() and floor() with a number of places",
           "Sail rounds otherwise than to places behind the point of a decimal",
           "ceil(CAST(x AS DOUBLE) * 10) / 10 for one place, ceil(x / 10) * 10 for tens"),
+    known("bround", _is_rounded_to_places, "bround() of a floating-point number to places",
+          "Sail rounds the binary number, Spark the decimal that it is written as", "bround(CAST(x AS DOUBLE) * 100) / 100"),
     known("hash", _has_decimals, "a hash of decimals", "Sail gives another one", "hash(CAST(x AS STRING))"),
     known("to_json", _has_decimals, "a decimal as JSON", "Sail leaves out zeros at its end",
           "to_json(named_struct('c', CAST(x AS STRING)))"),
@@ -163,6 +196,14 @@ OTHERS: Final[tuple[Difference, ...]] = (
           "ln(1 + x) where x is not small"),
     known("regexp_substr", _may_match_nothing, "regexp_substr() by what may be null or match an empty text",
           "Sail gives an empty text then, Spark null", "nullif(regexp_extract(x, 'b*', 0), '')"),
+    known("split", _matches_nothing, "split() by what matches an empty text", "Sail begins with an empty part",
+          "regexp_extract_all(x, '(?s).', 0) for its characters, else a pattern that matches something, as 'b+'"),
+    known("regexp_count regexp_extract_all", _matches_nothing_again, "parts of a text by what matches an empty one",
+          "Sail finds no empty text right behind another match", "regexp_count(x, '2+'), with a pattern that matches something"),
+    known("regexp_replace", _replaces_nothing, "regexp_replace() of what matches an empty text",
+          "Sail replaces none right behind another match", "regexp_replace(x, '2+', '-'), with a pattern that matches something"),
+    known("format_string printf", _formats_points, "a number with a point in format_string()",
+          "Sail rounds and pads it otherwise", "format_string('%s', CAST(CAST(x AS DECIMAL(38,2)) AS STRING))"),
     known("shiftrightunsigned", _is_no_count, "shiftrightunsigned() by a number that may be negative or large",
           "Spark takes its last bits, Sail gives zero", "shiftrightunsigned(x, 1)"),
     known(WITH_TEXTS, _has_nested, "an array, map or struct in the place of a text", "Spark refuses it", "to_json(x)"),

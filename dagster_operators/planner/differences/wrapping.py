@@ -33,6 +33,36 @@ class Wrap:
     before: str = "CAST("
 
 
+def wrapped(expression: str, wraps: Sequence[Wrap], unclear: str, remedy: str) -> str:
+    """The expression with something before and after each of some parts.
+
+    Args:
+        expression: Spark SQL.
+        wraps: Parts of it, and the texts around each.
+        unclear: The parts in words, for the error.
+        remedy: How to write them so that it is clear where they begin and end.
+
+    Raises:
+        SchemaError: One of the parts is not what the parser takes for one thing.
+
+    >>> wrapped("a + b", [Wrap((0, 1), " AS INT)")], "the sums stand", "write brackets around each")
+    'CAST(a AS INT) + b'
+    """
+    made = put_around(expression, wraps) if wraps else expression
+    if made is None:
+        raise unclear_error(expression, unclear, remedy)
+    return made
+
+
+def unclear_error(expression: str, unclear: str, remedy: str) -> SchemaError:
+    """The error of an expression whose parts cannot be told apart.
+
+    >>> print(unclear_error("a + b", "the sums stand", "write brackets around each"))
+    it is not clear where in the expression the sums stand [expression 'a + b']. To do: write brackets around each
+    """
+    return SchemaError(f"it is not clear where in the expression {unclear}", expression=expression, remedy=remedy)
+
+
 def put_around(expression: str, wraps: Sequence[Wrap]) -> str | None:
     """The expression with something before and after each of some parts, those within others being within them.
 

@@ -15,6 +15,8 @@ from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.substitution import substituted
 from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.relational.columns import OutputColumn, as_select, projected
+from dagster_operators.operators.relational.projection import Select
+from dagster_operators.planner.rules.mark_places import seen_places
 from dagster_operators.types.names import quoted
 
 
@@ -26,9 +28,10 @@ class MergeProjections(Rule):
 
     @override
     def apply(self, plan: Dataflow) -> Rewritten:
-        rewriting = Rewriting(plan)
+        rewriting, seen = Rewriting(plan), seen_places(plan)
         for node in rewriting:
-            if len(node.inputs) == 1 and node.inputs[0].is_main and node.operator.chain:
+            is_same = isinstance(node.operator, Select) or node.name not in seen
+            if is_same and len(node.inputs) == 1 and node.inputs[0].is_main and node.operator.chain:
                 before = rewriting.node(node.inputs[0].operator)
                 if rewriting.is_inner(before.name) and Trait.REPEATABLE in before.operator.traits:
                     self._merge(rewriting, before, node)

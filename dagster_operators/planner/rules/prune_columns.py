@@ -16,9 +16,10 @@ from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.relational.columns import OutputColumn, as_select, projected
 from dagster_operators.operators.relational.filter import Filter
-from dagster_operators.operators.relational.projection import Select
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.union import Union
+from dagster_operators.planner.rules.mark_places import seen_places
 from dagster_operators.planner.rules.narrow_source import NarrowSource
 from dagster_operators.types.names import quoted
 
@@ -34,11 +35,11 @@ class PruneColumns(Rule):
 
     @override
     def apply(self, plan: Dataflow) -> Rewritten:
-        rewriting = Rewriting(plan)
+        rewriting, seen = Rewriting(plan), seen_places(plan)
         wanted: dict[StreamRef, Columns] = {}
         for node in reversed(list(rewriting)):
             kept = _kept(rewriting, node, wanted)
-            for stream, columns in zip(node.inputs, _pruned(rewriting, node, kept), strict=True):
+            for stream, columns in zip(node.inputs, _pruned(rewriting, node, kept, node.name in seen), strict=True):
                 before = wanted.get(stream, frozenset())
                 wanted[stream] = None if columns is None or before is None else before | columns
         return rewriting.result()
@@ -56,9 +57,11 @@ def _kept(rewriting: Rewriting, node: Node, wanted: Mapping[StreamRef, Columns])
     return kept if len(kept) < len(columns) else None
 
 
-def _pruned(rewriting: Rewriting, node: Node, kept: Columns) -> Sequence[Columns]:
+def _pruned(rewriting: Rewriting, node: Node, kept: Columns, has_seen_places: bool) -> Sequence[Columns]:  # noqa: FBT001
     """Take out of an operator what is not kept; returns what it needs of each input from then on."""
     types = [rewriting.type_of(stream) for stream in node.inputs]
+    if has_seen_places and isinstance(node.operator, WithColumns | Rename | Drop | Union):
+        return [None] * len(types)
     if len(types) == 1 and (columns := projected(node.operator, types[0])) is not None:
         return [_less_projected(rewriting, node, columns, kept)]
     others = any(rewriting.readers(stream) or rewriting.ends_at(stream) for stream in _side_streams(node))

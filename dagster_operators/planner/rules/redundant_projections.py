@@ -12,6 +12,8 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.operators.relational.columns import projected
+from dagster_operators.operators.relational.projection import Select
+from dagster_operators.planner.rules.mark_places import seen_places
 
 
 class RedundantProjections(Rule):
@@ -21,8 +23,10 @@ class RedundantProjections(Rule):
 
     @override
     def apply(self, plan: Dataflow) -> Rewritten:
-        rewriting = Rewriting(plan)
+        rewriting, seen = Rewriting(plan), seen_places(plan)
         for node in rewriting:
+            if isinstance(node.operator, Select) and node.name in seen:
+                continue
             if self._changes_nothing(node, rewriting) and node.operator.chain and not rewriting.ends_at(StreamRef(node.name)):
                 rewriting.bypass(node.name)
                 rewriting.did(f"{node.name} changes no column, and is left out")

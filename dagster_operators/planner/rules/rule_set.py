@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from dagster_operators.catalog.catalog import near
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import OperatorsError, PipelineError
-from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.planner.lowering import needed_operators, with_rounds
 
@@ -93,7 +93,7 @@ def _applied(rule: Rule, plan: Dataflow) -> Rewritten:
         found = (f"failed, and changed nothing: {error}",)
         failed = PipelineError(
             f"the rule {rule.name!r} failed: {error}", pipeline=plan.name, rule=rule.name,
-            remedy=f"go without it: Pipeline(..., rules_off=[{rule.name!r}])",
+            remedy=f"go without it: Pipeline with rules_off=[{rule.name!r}]",
         )  # fmt: skip
         if not type(rule).__module__.startswith("dagster_operators."):
             raise failed from error
@@ -143,23 +143,60 @@ def _leading_somewhere(plan: Dataflow) -> Dataflow:
     return made
 
 
-_made: WeakKeyDictionary[Dataflow, tuple[object, Optimised]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Dataflow, tuple[object, tuple[Node, ...], Optimised]] = WeakKeyDictionary()
+"""What the rules made of a dataflow in a state; its nodes are held, as they are known by where they are in memory."""
+_left_out: WeakKeyDictionary[Dataflow, dict[str, str]] = WeakKeyDictionary()
+"""The rules that a pipeline goes without, as what they made of it failed a check, each with the problem."""
 _turn = threading.RLock()
 
 
 def optimised(dataflow: Dataflow) -> Optimised:
-    """What all rules there are make of a pipeline's dataflow, but for those that it has switched off.
+    """What all rules there are make of a pipeline's dataflow, but for those that it has switched off and those that failed.
 
     Raises:
         PipelineError: A rule of another package failed, or the rules fit no order.
     """
-    state = (
-        len(dataflow.nodes), len(dataflow.side_streams), len(dataflow.tables), len(dataflow.sinks), len(dataflow.feedback),
-        dataflow.rules_off,
-    )  # fmt: skip
     with _turn:  # stages that run side by side may ask at once
+        left_out, nodes = _left_out.get(dataflow, {}), tuple(dataflow.nodes.values())
+        state = (
+            tuple(map(id, nodes)), len(dataflow.side_streams), len(dataflow.tables), len(dataflow.sinks), len(dataflow.feedback),
+            dataflow.rules_off, tuple(left_out),
+        )  # fmt: skip
         known = _made.get(dataflow)
         if known is None or known[0] != state:
-            known = (state, RuleSet(catalog().rules().values()).apply(dataflow, dataflow.rules_off))
-            _made[dataflow] = known
-        return known[1]
+            made = _rules().apply(dataflow, dataflow.rules_off.union(left_out))
+            steps = (*made.steps, *((rule, f"is left out: {problem}") for rule, problem in left_out.items()))
+            _made[dataflow] = known = (state, nodes, Optimised(made.plan, steps))
+        return known[2]
+
+
+def failing_rule(dataflow: Dataflow, check: Callable[[Dataflow], object]) -> tuple[str, OperatorsError] | None:
+    """The first rule behind which a pipeline's dataflow fails a check, and its error; None if it passes behind each.
+
+    Args:
+        dataflow: The pipeline's dataflow as it was written.
+        check: Raises an error of the package for what fails.
+    """
+    off = dataflow.rules_off.union(_left_out.get(dataflow, {}))
+    names = [rule.name for rule in _rules() if rule.name not in off]
+    for number, name in enumerate(names, 1):
+        try:
+            check(_rules().apply(dataflow, off.union(names[number:])).plan)
+        except OperatorsError as error:
+            return name, error
+    return None
+
+
+def leave_out(dataflow: Dataflow, rule: str, problem: str) -> None:
+    """Apply a rule to a pipeline's dataflow no more; ``explain`` shows it with the problem."""
+    with _turn:
+        _left_out.setdefault(dataflow, {})[rule] = problem
+
+
+def optimised_without(dataflow: Dataflow, rule: str) -> Dataflow:
+    """What :func:`optimised` would make without one more rule."""
+    return _rules().apply(dataflow, dataflow.rules_off.union(_left_out.get(dataflow, {}), (rule,))).plan
+
+
+def _rules() -> RuleSet:
+    return RuleSet(catalog().rules().values())

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import OperatorFailedError, OperatorsError, SchemaError, StageFailedError
+from dagster_operators.errors import OperatorFailedError, OperatorsError, SchemaError, StageFailedError, UnfitValueError
 from dagster_operators.graph.expressions import parse_alias, parsed, tokens_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,12 @@ _FAILURES: Final = (
         (CAST, "Sum", "Avg"),
     ),
     _Failure(
+        re.compile(r"a sum of decimals needs more than \d+ digits"),
+        "a sum is too large for a decimal",
+        "sum CAST(x AS double), which may lose some digits, or decimals with fewer digits behind the point",
+        ("Sum", "Avg"),
+    ),
+    _Failure(
         re.compile(
             r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|Arithmetic [Oo]verflow|Int\d+ overflow on|"
             r"Overflow (?:happened on|while rounding)|" + _OF_SAIL
@@ -71,7 +77,7 @@ _FAILURES: Final = (
 )
 
 
-def failed_value(error: StageFailedError, written: Dataflow, names: Collection[str]) -> StageFailedError | None:
+def failed_value(error: StageFailedError, written: Dataflow, names: Collection[str]) -> UnfitValueError | None:
     """The error that names the operator, column and expression.
 
     None if Python of the user's own raised, if the engine's text is about something else, or if none of the operators has an
@@ -88,7 +94,7 @@ def failed_value(error: StageFailedError, written: Dataflow, names: Collection[s
     meant = {kind: found for kind in _FAILURES if kind.text.search(text) and (found := _meant(kind, written, names))}
     if not meant:
         return None
-    found = [one for several in meant.values() for one in several]
+    found = [*dict.fromkeys(one for several in meant.values() for one in several)]
     where: dict[str, Any] = {}
     problem = f"{', or '.join(kind.problem for kind in meant)} ({error.problem.removeprefix(FAILED)})"
     if len(found) == 1:
@@ -98,7 +104,7 @@ def failed_value(error: StageFailedError, written: Dataflow, names: Collection[s
         told = "; ".join(f"{name}: {f'{column} = ' if column else ''}{text}" for name, column, text in found[:_MOST_TOLD])
         problem += f", in one of {told}{f' (and {len(found) - _MOST_TOLD} more)' if len(found) > _MOST_TOLD else ''}"
         where = {"operator": found[0][0]} if len({name for name, _, _ in found}) == 1 else {}
-    return StageFailedError(FAILED + problem, remedy="; ".join(kind.remedy for kind in meant), **{**where, **error.where})
+    return UnfitValueError(FAILED + problem, remedy="; ".join(kind.remedy for kind in meant), **{**where, **error.where})
 
 
 def _meant(kind: _Failure, written: Dataflow, names: Collection[str]) -> list[tuple[str, str, str]]:

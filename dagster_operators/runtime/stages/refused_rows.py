@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the key .*?, which is (?:not )?there)")
 _UNSENT: Final = re.compile(r"to_changes: the value of column (\w+) (was not sent for the key .*?, whose row is not there)")
 _LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows there are, more than max_deleted=\S+ allows)")
+_TWICE: Final = re.compile(r"upsert: (two rows of the epoch have the key .*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
 _NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is none)", re.DOTALL)
 
@@ -40,16 +41,21 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:  # noqa: P
         )  # fmt: skip
     if found := _UNSENT.search(text):
         told = f"the value of column {bytes.fromhex(found[1]).decode()} {found[2]}"
+        has_order = any(one.order is not None for one in _operators(work) if isinstance(one, ToChanges))
+        instead = (
+            "let such updates wait for their rows, by unknown='repair'" if has_order
+            else "leave out updates of rows that are not there, by unknown='ignore'"
+        )  # fmt: skip
         return BadInputError(
             told, **_refused_by(work, lambda one: one.max_deleted is None), **work.where(),
-            remedy="correct the event; or leave out updates of rows that are not there, by unknown='ignore'; or leave the column "
-            "out of the schema. With REPLICA IDENTITY FULL PostgreSQL sends all values",
+            remedy=f"correct the event; or {instead}; or leave the column out of the schema; rebuild(...) the tables behind it "
+            "then. With REPLICA IDENTITY FULL PostgreSQL sends all values",
         )  # fmt: skip
     if found := _LACKS.search(text):
         return BadInputError(
             found[1], **_refused_by(work, lambda one: one.max_deleted is not None), **work.where(),
             remedy="if it is not complete, put a complete one in its place; if it is, let it through: "
-            "SnapshotSource(..., max_deleted=1.0)",
+            "SnapshotSource with max_deleted=1.0",
         )  # fmt: skip
     if found := _NO_CHANGE.search(text):
         readers = [one for one in _operators(work) if isinstance(one, AsChanges)]
@@ -65,6 +71,12 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:  # noqa: P
         return BadInputError(
             f"a change event cannot be read: {found[1]}", **where, **work.where(),
             remedy="correct the input; or leave such rows out before from_debezium(...), with filter(...)",
+        )  # fmt: skip
+    if found := _TWICE.search(text):
+        return BadInputError(
+            found[1], **work.where(),
+            remedy="correct the input; or say which row of a key is the last one, in place of mode='upsert': "
+            "to_changes('id', order_by='at').latest('id').to_table('t')",
         )  # fmt: skip
     if found := _NO_KEY.search(text):
         kinds = [one for one in _operators(work) if isinstance(one, Latest)]

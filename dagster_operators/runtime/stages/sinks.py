@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
 from dagster_operators.errors import NotPreparedError, OperatorsError, SinkError
@@ -16,10 +15,14 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.storage.uri import without_user
 from dagster_operators.transactions.codec import decode, encode
+from dagster_operators.transactions.counts import counted
 from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN
 from dagster_operators.transactions.manifest import CheckOutcome
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from dagster_operators.runtime.stages.stage_outputs import StageOutputs
     from dagster_operators.runtime.stages.stage_work import StageWork
     from dagster_operators.storage.root import Root
@@ -29,6 +32,10 @@ _log = logging.getLogger(__name__)
 
 BATCH_ROWS = 16_384
 """At most so many rows are handed over at once."""
+
+_OWN_CODE: Final = (
+    "correct the sink's code or its settings, by the lines that the traceback ends with; then run again, which goes on from here"
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class SinkParticipant:
 
     def write(self, staged: StagedForSink, epoch: int, generation: int, *, decided: bool = False) -> Any:
         """Give the sink the staged rows; returns its commit data."""
-        rows = rows_of(self._coordinator.root, staged)
+        rows = rows_of(self._coordinator.root, staged, decided=decided)
         last = self._coordinator.last_complete()
         attempt = SinkAttempt(epoch, staged.attempt, generation, last.sinks.get(self.name, 0) if last else 0, decided)
         data = self._call(epoch, lambda: self.sink.write(rows, attempt))
@@ -136,7 +143,7 @@ class SinkParticipant:
         except OperatorsError as error:
             raise error.at(**place) from error
         except Exception as error:
-            raise SinkError(f"the sink failed: {str(error) or type(error).__name__}", remedy="see the cause", **place) from error
+            raise SinkError(f"the sink failed: {str(error) or type(error).__name__}", remedy=_OWN_CODE, **place) from error
 
 
 def join_sinks(dataflow: Dataflow, coordinator: Coordinator) -> None:
@@ -182,9 +189,14 @@ def write_to_sink(coordinator: Coordinator, name: str, staged: StagedForSink, ep
     return record
 
 
-def rows_of(root: Root, staged: StagedForSink) -> SinkRows:
-    """The staged rows, read from their files a batch at a time."""
+def rows_of(root: Root, staged: StagedForSink, *, decided: bool = False) -> SinkRows:
+    """The staged rows, read from their files a batch at a time; with ``decided`` no attempt writes them anew."""
     schema = arrow_schema(staged.schema)
     deleted = DELETED if DELETED in schema.names else None
-    batches = partial(read_batches, root, staged.dataset, staged.files, schema, BATCH_ROWS)
+    remedy = PUT_BACK if decided else RUN_AGAIN
+
+    def batches() -> Iterator[RecordBatch]:
+        read = read_batches(root, staged.dataset, staged.files, schema, BATCH_ROWS)
+        return counted(read, staged.rows, staged.dataset, staged.files, remedy)
+
     return SinkRows(schema, batches, staged.rows, staged.keys, deleted)

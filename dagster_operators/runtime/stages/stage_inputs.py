@@ -20,6 +20,7 @@ from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.operators.worker_program import Ending, OriginTimes
+from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import LAST, Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.stages.numbered_rows import NumberedRows
@@ -135,10 +136,31 @@ class StageInputs:
         """Where those rows are."""
         work, output = self._work, stage.output(stream)
         if output is None:
-            raise PipelineError(f"the stage {stage.name} does not write the stream {stream}", **work.where())
+            raise PipelineError(
+                f"the stage {stage.name} does not write the stream {stream}", **work.where(),
+                remedy="start a new run, which plans the epoch anew",
+            )  # fmt: skip
         dataset = work.place_of(output)
         changes = [work.attempt.upstream[key].change(dataset) for key in keys]
         return dataset, [entry for change in changes if change for entry in change.rows_of_epoch]
+
+    def whole_table(self, operator: str) -> Rows:
+        """All rows that the table has behind the epoch which an operator's input goes to: the stage that writes it ran before."""
+        work = self._work
+        (edge,) = work.plan.physical.nodes[operator].inputs
+        stage, keys = self._staged(edge.stream)
+        output = stage.output(edge.stream)
+        if output is None or output.table is None:
+            raise PipelineError(
+                f"{edge.stream} goes to no table, so that not all of its rows can be read", **work.where(), operator=operator,
+                remedy="write it to a table, and read that",
+            )  # fmt: skip
+        dataset = output.dataset
+        there = {file.path: file for file in work.coordinator.files(dataset, work.attempt.begin.base_versions[dataset])}
+        for change in filter(None, (work.attempt.upstream[key].change(dataset) for key in keys[-1:])):
+            there = {path: file for path, file in there.items() if path not in change.removes}
+            there |= {file.path: file for file in change.adds}
+        return self._files.read(dataset, there.values(), without_marks(work.plan.schemas[edge.stream]))
 
     def source(self, operator: str, needed: Needed = EVERYTHING) -> Rows:
         """The slice of a source that the epoch reads.
@@ -415,12 +437,16 @@ class StageInputs:
                 f"{nulls} rows have no event time",
                 source=source,
                 column=column,
-                remedy='correct the input; or set such rows aside: a FileSource(..., corrupt="reject") does; or read it without '
+                remedy='correct the input; or set such rows aside: a FileSource with corrupt="reject" does; or read it without '
                 "event_time and filter such rows out in a pipeline before this one",
             )
 
     def _connector(self, operator: str) -> Connector:
         connector = self._work.connector(operator)
         if connector is None:
-            raise PipelineError("the operator reads no source or lookup table", operator=operator)
+            raise PipelineError(
+                "the operator reads no source or lookup table",
+                operator=operator,
+                remedy="please report this: the plan should have been refused",
+            )
         return connector

@@ -7,16 +7,18 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import located
+from dagster_operators.errors import StageFailedError, located
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.expressions import is_plain, without_comments
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys
+from dagster_operators.runtime.stages.equal_files import equal_files
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.updating_table import UpdatingTable
+from dagster_operators.transactions.counts import COUNT_AGAIN
 from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEntry
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.types.schema import Schema
@@ -87,15 +89,24 @@ class StageOutputs:
         return self.rows[f"{name}_rejects"]
 
     def empty(self) -> None:
-        """Take out of the tables that begin from nothing in this epoch what was in them before."""
+        """Take out of the tables that begin from nothing in this epoch what was in them before.
+
+        Of a replaced table files stay that have the content of staged ones.
+        """
         for output in self._work.stage.outputs:
             gone = self._work.emptied(output.dataset) if output.table is not None else []
             if gone:
                 staged = [change for change in self.changes if change.dataset == output.dataset]
                 removes = {*(file.path for file in gone), *(path for change in staged for path in change.removes)}
                 adds = tuple(entry for change in staged for entry in change.adds)
+                same: dict[str, FileEntry] = {}
+                if output.table is not None and output.table.replaced:
+                    same = equal_files(self._work.coordinator.root, output.dataset, gone, adds)
+                    self._work.coordinator.root.delete_files([f"{output.dataset}/{path}" for path in same])
+                    adds = tuple(entry for entry in adds if entry.path not in same)
+                    removes -= {entry.path for entry in same.values()}
                 others = [change for change in self.changes if change.dataset != output.dataset]
-                self.changes = [*others, Change(output.dataset, adds, tuple(sorted(removes)))]
+                self.changes = [*others, Change(output.dataset, adds, tuple(sorted(removes)), same=tuple(same.values()))]
 
     def checks(self) -> Iterator[CheckOutcome]:
         """Try the tables' checks on the rows that were staged."""
@@ -106,6 +117,12 @@ class StageOutputs:
     def _check(self, output: Output) -> Iterator[CheckOutcome]:
         checks = output.table.checks if output.table else {}
         *failed, total = self._counts(output) if self.staged(output) else [0] * (len(checks) + 1)
+        held = sum(entry.rows for entry in self.staged(output))
+        if total != held and not self._is_marked(output):
+            raise StageFailedError(
+                f"rows are missing or too many: the engine counted {total}, the files hold {held}", table=output.name,
+                remedy=COUNT_AGAIN,
+            )  # fmt: skip
         for (name, check), count in zip(checks.items(), failed, strict=True):
             yield CheckOutcome(output.name, name, not count, check.blocking, count, total, check.expression)
 
@@ -121,10 +138,13 @@ class StageOutputs:
     def _watched(self, output: Output, rows: DataFrame) -> DataFrame:
         """The rows of an output, whose checks are tried while they are written, if an engine takes them as figures of a query."""
         checks = output.table.checks.values() if output.table else ()
-        marked = DELETED in dict(columns_of(self._work.schema_of(output)))  # such rows are no rows of the table
-        if not checks or marked or not all(is_plain(check.expression) for check in checks):
+        if not checks or self._is_marked(output) or not all(is_plain(check.expression) for check in checks):
             return rows
         return self._observed.watch(f"checks {output.name}", rows, _counted(output))
+
+    def _is_marked(self, output: Output) -> bool:
+        """Whether some rows are marks of deleted ones, which are no rows of the table."""
+        return DELETED in dict(columns_of(self._work.schema_of(output)))
 
     def _add(self, name: str, dataset: str, entries: tuple[FileEntry, ...]) -> None:
         self.rows[name] = sum(entry.rows for entry in entries)

@@ -14,6 +14,7 @@ from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
 from dagster_operators.operators.relational.weighted_rows import NOT_THERE
 from dagster_operators.planner.inner_loops import leaves, only_hands_on
+from dagster_operators.planner.physical_plan import Edge
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.at_work import at_work
 from dagster_operators.runtime.stages.current_rows import CurrentRows
@@ -23,6 +24,7 @@ from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.reasons import reason_of
 from dagster_operators.runtime.stages.refused_rows import refused_rows
 from dagster_operators.runtime.stages.sinks import write_to_sinks
+from dagster_operators.runtime.stages.stage_exchanges import StageExchanges
 from dagster_operators.runtime.stages.stage_inputs import StageInputs
 from dagster_operators.runtime.stages.stage_outputs import StageOutputs
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -51,6 +53,11 @@ _KEEP_ROWS: Final = (
 )
 """What helps where a change takes a row back that is not there."""
 
+_BY_MESSAGE = (
+    "correct the expression or the rows that the message is about, or the engine, if it is about its memory or workers; then run "
+    "again: nothing of the epoch was committed"
+)
+
 _STORAGE = re.compile(
     r"^(?:Caused by: )?(?:[\w.$]+: )*"
     r"(.*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*)$",
@@ -74,15 +81,22 @@ class StageRun:
         self._current: dict[str, CurrentRows] = {}
         self._sides: dict[StreamRef, DataFrame] = {}
         self._profile: dict[str, float] = {}
+        self._told: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files, self._observed)
         self._batch = [name for name in work.stage.nodes if work.plan.physical.nodes[name].operator.in_workers]
         inputs = StageInputs(work, self._files, self._observed)
         self._inputs = inputs
         self.source = inputs.source
         self.pinned = inputs.pinned
+        self.whole_table = inputs.whole_table
         self.fed_back = inputs.fed_back
         self.watermark_begin = inputs.watermark_begin
         self.watermark_end = inputs.watermark_end
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self._work.attempt.epoch
 
     @property
     def round(self) -> int:
@@ -116,6 +130,18 @@ class StageRun:
         stream = StreamRef(operator, port)
         if self._work.stage.output(stream):
             self._sides[stream] = rows()
+
+    def exchanges(self, operator: str) -> StageExchanges:
+        """The folder in which the operator's workers hand rows to each other."""
+        return StageExchanges(self._work, self._files, operator)
+
+    def edges(self, operator: str) -> Sequence[Edge]:
+        """The inputs of a physical operator as the planner chose to bring rows there."""
+        return self._work.plan.physical.nodes[operator].inputs
+
+    def figure(self, operator: str, name: str, value: float) -> None:
+        """Take down a figure that the epoch reports of the operator."""
+        self._told[f"{operator}.{name}"] = value
 
     def state(self, operator: str, table: str) -> StagedState:
         """One of the operator's state tables."""
@@ -173,7 +199,7 @@ class StageRun:
         with self._step("sinks"):
             commit_data = write_to_sinks(work, outputs, checks)
         return Manifest(
-            pipeline=work.dataflow.name,
+            pipeline=work.coordinator.pipeline,
             epoch=work.attempt.epoch,
             stage=work.attempt.stage,
             attempt=work.attempt.attempt,
@@ -277,7 +303,8 @@ class StageRun:
 
     def _figures(self) -> dict[str, float]:
         watched = [name for name in self._observed.names() if name.startswith(_FIGURE)]
-        return {name.removeprefix(_FIGURE): float(self._observed.values(name)["figure"] or 0) for name in watched}
+        observed = {name.removeprefix(_FIGURE): float(self._observed.values(name)["figure"] or 0) for name in watched}
+        return {**observed, **self._told}
 
     def _wrote(self) -> None:
         self._observed.ran()
@@ -303,12 +330,12 @@ class StageRun:
                 "the engine cannot store what the stage makes",
                 reason=storage[1].strip(),
                 file=work.coordinator.root.uri,
-                remedy="check that the storage root and the engine's temporary folder can be written and have free space",
+                remedy="give space or rights, as it says, in the storage root and in the engine's temporary folder; run again",
                 **work.where(),
             )
         if lost := unreadable_file(work):
             return lost.at(**work.where())
         if refused := refused_rows(work, str(error)):
             return refused
-        remedy = _KEEP_ROWS if NOT_THERE in str(error) else "see the cause"
+        remedy = _KEEP_ROWS if NOT_THERE in str(error) else _BY_MESSAGE
         return StageFailedError(f"{FAILED}{reason_of(error)}", remedy=remedy, **work.where())

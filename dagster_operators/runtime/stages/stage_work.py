@@ -138,10 +138,11 @@ class StageWork:
         begins_anew = self._begun is not None and dataset in self._begun.emptied
         files = [] if begins_anew else self.coordinator.files(dataset, self.attempt.begin.base_versions[dataset])
         change = self.earlier_round.change(dataset) if self.earlier_round else None
-        if change is None:
-            return files
-        gone = set(change.removes)
-        return [*(entry for entry in files if entry.path not in gone), *change.adds]
+        if change is not None:
+            gone = set(change.removes)
+            files = [*(entry for entry in files if entry.path not in gone), *change.adds]
+        self.coordinator.require_as_written(dataset, files)
+        return files
 
     def items(self, operator: str) -> Any:
         """What the epoch reads of a source or lookup table; None if nothing."""

@@ -12,13 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.connectors.dialect import reader_paths, writer_path
 from dagster_operators.errors import StageFailedError
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.operators.one_nan import with_one_nan
 from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task
+from dagster_operators.runtime.stages.reach import check_reach
 from dagster_operators.runtime.stages.staged_rows import described, write_batches
 from dagster_operators.storage.presence import lost_files
-from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
+from dagster_operators.transactions.counts import check_written
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error, written_files
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -77,17 +80,22 @@ class StagedFiles:
             SchemaError: The engine wrote other columns or types.
         """
         writer = apart(frame, self._partitions.get(dataset, ())).mode("append").option("maxRecordsPerFile", longest)
-        writer.parquet(self._root.join(dataset, directory))
+        writer.parquet(writer_path(self._session, self._root.engine_uri(dataset, directory)))
         self._wrote()
-        return self.collect(dataset, directory, schema_json)
+        listed = self._root.sizes(f"{dataset}/{directory}")
+        if not listed:  # Sail writes no file without rows, Spark at least a mark of success
+            check_reach(self._session, self._root, f"{dataset}/{directory}/probe")
+        return self._collected(listed, dataset, directory, schema_json)
 
     def write_here(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str, directory: str, schema_json: str
     ) -> tuple[FileEntry, ...]:
         """The same for rows that are in this process: one file of them, in a folder that nothing else uses."""
-        write_batches(self._root, f"{dataset}/{directory}/part-0.parquet", batches, schema)
+        written = write_batches(self._root, f"{dataset}/{directory}/part-0.parquet", batches, schema)
         self._wrote()
-        return self.collect(dataset, directory, schema_json)
+        entries = self.collect(dataset, directory, schema_json)
+        check_written(written, entries, dataset)
+        return entries
 
     def collect(self, dataset: str, directory: str, schema_json: str) -> tuple[FileEntry, ...]:
         """The files that a write left in a folder, without those that hold no rows; their footers are read once.
@@ -97,7 +105,9 @@ class StagedFiles:
         Raises:
             StageFailedError: A file has the name still that Sail gives it until it is whole: its rows would be missing.
         """
-        listed = self._root.sizes(f"{dataset}/{directory}")
+        return self._collected(self._root.sizes(f"{dataset}/{directory}"), dataset, directory, schema_json)
+
+    def _collected(self, listed: Mapping[str, int], dataset: str, directory: str, schema_json: str) -> tuple[FileEntry, ...]:
         if unfinished := sorted(filter(_UNFINISHED.search, listed)):
             raise StageFailedError(
                 "the engine said that rows are written, and a file of them is not finished",
@@ -140,15 +150,16 @@ class StagedFiles:
         if not wanted:
             return None
         self._require(dataset, wanted)
-        rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
+        paths = reader_paths(self._session, [self._root.engine_uri(dataset, file.path) for file in wanted])
+        rows = self._session.read.schema(struct(schema_json)).parquet(*paths)
         rows = with_one_nan(rows, schema_json)
         size, count = sum(file.size for file in wanted), sum(file.rows for file in wanted)
         return rows if size > FEW_BYTES else in_one_task(rows, size, count if count <= FEW_ROWS else None)
 
     def _require(self, dataset: str, files: Iterable[FileEntry]) -> None:
-        """Look whether files are there, each once."""
-        sizes = {f"{dataset}/{file.path}": file.size for file in files}
-        new = {path: size for path, size in sizes.items() if path not in self._looked_at}
+        """Look whether files are there as they were written; a store is asked once for each."""
+        wanted = written_files(dataset, files)
+        new = {path: file for path, file in wanted.items() if self._root.is_local or path not in self._looked_at}
         if lost := lost_files(self._root, new):
             raise lost_error(lost, "rows cannot be read", RUN_AGAIN if dataset.startswith("streams/") else PUT_BACK)
         self._looked_at.update(new)

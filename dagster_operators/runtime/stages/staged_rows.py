@@ -31,17 +31,20 @@ def arrow_schema(schema_json: str) -> pa.Schema:
 
 
 def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """The columns of a schema of some files of a dataset, at most so many rows at once; null where a file is older than one."""
+    """The columns of a schema of some files of a dataset, at most so many rows at once; null where a file is older than one.
+
+    Without a dataset the paths are below the root.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for path in paths:
-        place = f"{dataset}/{path}"
+        place = f"{dataset}/{path}" if dataset else path
         with (
             root.guard(place, "a staged file cannot be read back"),
             _opened(root, place) as source,
             pq.ParquetFile(
-                source, pre_buffer=False, coerce_int96_timestamp_unit="us"
+                source, pre_buffer=False, coerce_int96_timestamp_unit="us", page_checksum_verification=True
             ) as file,  # of each column only the page at hand is decoded
         ):
             for batch in file.iter_batches(rows, columns=schema.names, use_threads=False):
@@ -62,8 +65,12 @@ def _opened(root: Root, path: str) -> pa.NativeFile:
         raise lost_error({path: "is missing"}, "rows cannot be read", PUT_BACK) from None
 
 
-def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Write rows to a Parquet file as the engine would; no file without rows."""
+def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+    """Write rows to a Parquet file as the engine would; no file without rows.
+
+    Returns:
+        How many they were.
+    """
     import pyarrow as pa
 
     with (
@@ -72,6 +79,7 @@ def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], sche
     ):
         for batch in batches:
             writer.write(pa.Table.from_batches([batch], schema))
+    return writer.rows
 
 
 def described(

@@ -81,6 +81,6 @@ class TimesAhead:
                 f"a row has the event time {at}, more than {format_duration(self.source.ahead or 0)} ahead of the clock: "
                 "every row before that would be late",
                 source=self.name, column=self.source.event_time,
-                remedy="correct the input; or allow more, event_time_ahead=...; or set such rows aside: "
-                'a FileSource(..., corrupt="reject") does',
+                remedy="correct the input; or allow more, by event_time_ahead= of the source; or set such rows aside: "
+                'a FileSource with corrupt="reject" does',
             )  # fmt: skip

@@ -23,6 +23,8 @@ from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.state.compaction import choose_fold
+from dagster_operators.transactions.counts import check_kept, counted
+from dagster_operators.transactions.lost import PUT_BACK
 from dagster_operators.transactions.manifest import FEED_FOLDER, KEPT_FOLDER, FileEntry, by_partition
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -146,7 +148,9 @@ class UpdatingTable:
     def _write_here(self, number: int, group: _Group, without: ChangedKeys | None) -> tuple[FileEntry, ...]:
         """The rows of small files, but for those of some keys, in one file, without a query."""
         paths = [file.path for file in group]
-        batches = read_batches(self._root, self._dataset, paths, self._columns, AT_ONCE)
+        batches: Iterable[pa.RecordBatch] = read_batches(self._root, self._dataset, paths, self._columns, AT_ONCE)
+        if all(file.rows for file in group):
+            batches = counted(batches, sum(file.rows for file in group), self._dataset, paths, PUT_BACK)
         kept = batches if without is None else (batch.filter(~without.among(batch)) for batch in batches)
         return self._files.write_here(kept, self._columns, self._dataset, self._folder(number), self._schema)
 
@@ -159,7 +163,9 @@ class UpdatingTable:
             kept = with_keys(kept, rows, without, "left_anti")
         if sum(file.rows for file in group) <= ROWS_PER_FILE:
             kept = kept.coalesce(1)
-        return self._files.write(kept, self._dataset, self._folder(number), self._schema, longest=ROWS_PER_FILE)
+        entries = self._files.write(kept, self._dataset, self._folder(number), self._schema, longest=ROWS_PER_FILE)
+        check_kept(sum(entry.rows for entry in entries), group, self._dataset, all_stay=without is None)
+        return entries
 
 
 def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["left_semi", "left_anti"]) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import dagster_operators.errors
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, StageFailedError
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.graph.exchange import Broadcast, Forward, Gather, HashBy
+from dagster_operators.graph.exchange import Broadcast, Gather
 from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import (
@@ -36,10 +36,12 @@ from dagster_operators.runtime.workers.process_program import ProcessProgram
 from dagster_operators.runtime.workers.program_graph import Edge, Target
 from dagster_operators.runtime.workers.program_state import ProgramState
 from dagster_operators.runtime.workers.shuffle import EVERYWHERE, EntryRows, Shuffle
+from dagster_operators.runtime.workers.staying_keys import is_told_by_state
 from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTask, NumberedFiles, ProgramTask, Routing
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.data_type import DataType
 
 if TYPE_CHECKING:
@@ -123,10 +125,11 @@ class _Programs:
         ]
         ways = zip(targets, self._entries, strict=True)
         into = [EntryRows(self._frame(rows[stream]), entry.schema, keys) for (stream, keys), entry in ways]
+        self._hashed = self._kinds(next(entry for entry in into if entry.keys != EVERYWHERE))
         self._shuffle = Shuffle(
             work.session,
             into,
-            self._kinds(next(entry for entry in into if entry.keys != EVERYWHERE)),
+            self._hashed,
             self._parallelism,
             self._order,
         )
@@ -254,7 +257,18 @@ class _Programs:
             watermark=times.watermarks[name],
             held=from_record(name, ports.outputs, begin.held, begin.watermarks),
             origins=times.origins[name],
+            staying=dict(self._staying(name)),
         )
+
+    def _staying(self, name: str) -> Iterator[tuple[str, Mapping[str, pa.DataType]]]:
+        """The ports of a program whose rows are read by their key in the same subtask, where no state tells keys of others."""
+        keys = keys_of(self._nodes[name].inputs[0].exchange)
+        for edge in self._edges if keys and self._parallelism > 1 else ():
+            if edge.source == name:
+                read_by = keys_of(self._nodes[edge.target].inputs[edge.input].exchange)
+                tables = self._operators[edge.target].tables(self._ports[edge.target])
+                if read_by == keys and not is_told_by_state(keys, tables):
+                    yield edge.port, dict(zip(keys, map(arrow_type, self._hashed), strict=True))
 
     def result(self, reports: Sequence[Mapping[str, Any]]) -> BatchResult:
         """What the subtasks did together."""
@@ -275,11 +289,7 @@ class _Programs:
 def _connected(
     plan: PhysicalPlan, nodes: Mapping[str, PhysicalNode]
 ) -> tuple[list[Edge], dict[tuple[StreamRef, tuple[str, ...]], list[Target]]]:
-    """The edges between programs, and the inputs that get rows from outside, by stream and keys.
-
-    Raises:
-        PipelineError: Rows cannot be brought where an input wants them.
-    """
+    """The edges between programs, and the inputs that get rows from outside, by stream and keys."""
     edges: list[Edge] = []
     targets: dict[tuple[StreamRef, tuple[str, ...]], list[Target]] = defaultdict(list)
     for name, node in nodes.items():
@@ -289,14 +299,8 @@ def _connected(
                     edges.append(_edge(way, name, index))
                 elif isinstance(edge.exchange, Broadcast):
                     targets[way.stream, EVERYWHERE].append((name, index))
-                elif isinstance(edge.exchange, HashBy | Gather | Forward):
-                    targets[way.stream, keys_of(edge.exchange)].append((name, index))
                 else:
-                    raise PipelineError(
-                        f"rows cannot come into a program in workers by {edge.exchange}",
-                        operator=name,
-                        remedy="let the input be hashed by keys, gathered, broadcast, or forwarded",
-                    )
+                    targets[way.stream, keys_of(edge.exchange)].append((name, index))
     return edges, targets
 
 
@@ -304,7 +308,7 @@ def _edge(way: Way, target: str, index: int) -> Edge:
     source, port, loop = way.stream.operator, way.stream.port, way.loop
     if loop is None:
         return Edge(source, port, target, index)
-    return Edge(source, port, target, index, feedback=True, loop=loop.name, limit=loop.limit)
+    return Edge(source, port, target, index, feedback=True, loop=loop.name, limit=loop.limit, ends=loop.ends)
 
 
 def _order(operator: BatchOperator) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pyarrow import fs
 from dagster_operators.storage.parquet_stats import delta_stats
 from dagster_operators.storage.parquet_writer import ROW_GROUP_BYTES, ParquetWriter
 from dagster_operators.storage.partitions import Values, parts_of, without_empty
+from dagster_operators.transactions.counts import check_written
 from dagster_operators.transactions.manifest import FileEntry
 
 
@@ -65,4 +66,6 @@ class PortWriter:
             if writer.rows:
                 size: int = self._files.get_file_info(f"{self._base}/{path}").size
                 footer = pq.read_metadata(f"{self._base}/{path}", filesystem=self._files)
-                yield FileEntry(path, size, footer.num_rows, delta_stats(footer, self._by), values)
+                entry = FileEntry(path, size, footer.num_rows, delta_stats(footer, self._by), values)
+                check_written(writer.rows, (entry,), self._base)
+                yield entry

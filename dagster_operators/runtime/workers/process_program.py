@@ -30,8 +30,11 @@ _WHEN: Final = {
 }
 
 _ALLOWED: Final = frozenset(
-    {"all", "append", "contains", "delete", "delete_before", "get", "put", "range", "scan", "scan_batches"}
-)
+    {
+        "all", "append", "contains", "delete", "delete_before", "get", "get_value", "put", "put_value", "range", "scan",
+        "scan_batches",
+    }
+)  # fmt: skip
 """What a program may ask of a state table."""
 
 

@@ -23,6 +23,7 @@ class Edge:
         feedback: Whether the edge closes a loop: its rows wait until the batch that caused them is through.
         loop: The name of that loop.
         limit: How many rounds rows may take in it; by default as many as the subtask allows.
+        ends: Whether rows that would take more are dropped.
     """
 
     source: str
@@ -32,6 +33,7 @@ class Edge:
     feedback: bool = False
     loop: str | None = None
     limit: int | None = None
+    ends: bool = False
 
 
 Target: TypeAlias = tuple[str, int]

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_operators.graph.places import PLACES
+from dagster_operators.graph.places import PLACES, UNPLACED
 from dagster_operators.operators.batch_operator import NUMBERS, ORIGIN, SEQUENCE
 from dagster_operators.runtime.workers.task import NumberedFiles, StagedFile
 
@@ -101,7 +101,7 @@ def _read(file: StagedFile, schema: pa.Schema, files: Any, size: int) -> Iterato
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if field.name in PLACES and field.name not in batch.schema.names:
         # The source does not know its rows' places: they come as they were staged.
-        return pa.array(np.zeros(batch.num_rows, np.int64))
+        return pa.array(np.full(batch.num_rows, UNPLACED, np.int64))
     return batch.column(field.name).cast(field.type)
 
 

@@ -29,6 +29,7 @@ from dagster_operators.operators.worker_program import (
     moved,
     port_name,
 )
+from dagster_operators.runtime.workers.staying_keys import check_keys_stay
 from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Member:
         held: The times that it held at each output then, all its subtasks together.
         shared: What it shares with the other programs of its logical operator.
         origins: The watermarks of the origins of its inputs.
+        staying: The ports whose rows must have keys of this subtask: the key columns of each, with the types they are hashed as.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Member:
     held: Mapping[str, Frontier]
     shared: MutableMapping[str, Any] = field(default_factory=dict)
     origins: OriginTimes = field(default_factory=OriginTimes)
+    staying: Mapping[str, Mapping[str, pa.DataType]] = field(default_factory=dict)
 
 
 class Subtask:
@@ -95,16 +98,24 @@ class Subtask:
         members: The programs, in the graph's order.
         write: Takes the rows that leave the graph.
         rounds: How often rows may go around in a loop.
+        ends: The frontier at the end of the epoch of each input that gets rows from outside, where it is known.
     """
 
     def __init__(
-        self, own: SubtaskId, graph: ProgramGraph, members: Sequence[Member], write: Write, *, rounds: int = ROUNDS
+        self,
+        own: SubtaskId,
+        graph: ProgramGraph,
+        members: Sequence[Member],
+        write: Write,
+        *,
+        rounds: int = ROUNDS,
+        ends: Mapping[Target, Frontier] | None = None,
     ) -> None:
         self._graph = graph
         self._rounds = rounds
         self._circling: deque[tuple[Edge, pa.RecordBatch, int]] = deque()
         self._round = 0
-        self._running = {member.name: _Running(own, graph, member, write, self._send) for member in members}
+        self._running = {member.name: _Running(own, graph, member, write, self._send, ends=ends or {}) for member in members}
 
     def open(self) -> None:
         """Open all programs."""
@@ -188,6 +199,8 @@ class Subtask:
         while self._circling:
             edge, batch, self._round = self._circling.popleft()
             if self._round > self._rounds if edge.limit is None else self._round >= edge.limit:
+                if edge.ends:
+                    continue
                 raise self._restless(edge)
             self._running[edge.target].process(edge.input, batch)
         self._round = 0
@@ -198,7 +211,7 @@ class Subtask:
             f"after {rounds} rounds rows still go round",
             operator=edge.target,
             loop=edge.loop,
-            remedy="see that fewer and fewer rows are fed back; or allow more rounds: pipeline.loop(..., limit=...)",
+            remedy="see that fewer and fewer rows are fed back; or allow more rounds by limit= of the loop",
         )
 
 
@@ -206,13 +219,23 @@ class _Running:
     """A program at work: the :class:`~dagster_operators.operators.worker_program.ProgramOutput` that it is handed."""
 
     def __init__(
-        self, own: SubtaskId, graph: ProgramGraph, member: Member, write: Write, send: Callable[[Edge, pa.RecordBatch], None]
+        self,
+        own: SubtaskId,
+        graph: ProgramGraph,
+        member: Member,
+        write: Write,
+        send: Callable[[Edge, pa.RecordBatch], None],
+        *,
+        ends: Mapping[Target, Frontier],
     ) -> None:
+        inputs = [(member.name, index) for index in range(graph.inputs[member.name])]
+        outside = all(one in ends and not graph.sources(*one) for one in inputs)
         self.report = Report({port: moved(None, held, member.begin) for port, held in member.held.items()})
         self.has_new_rows = False
         self.watermarks = member.origins.end
         self.ending = member.origins.ending
         self._member = member
+        self._own = own
         self._ports = tuple(member.ports)
         self._readers = {port: graph.readers(member.name, port) for port in member.ports}
         self._write = write
@@ -233,6 +256,7 @@ class _Running:
             report=self.report,
             shared=member.shared,
             watermarks=dict(member.origins.begin),
+            coming=[ends[one] for one in inputs] if outside else (),
         )
 
     def open(self) -> None:
@@ -281,6 +305,8 @@ class _Running:
         name, fitted = self.fit(rows, port)
         if not fitted.num_rows:
             return
+        if name in self._member.staying:
+            check_keys_stay(fitted, self._member.staying[name], self._own.subtask, self._own.parallelism, self._context.where)
         if name in self._member.leaving:
             self._write(self._member.name, name, fitted)
         for edge in self._readers[name]:

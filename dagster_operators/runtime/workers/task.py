@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.operators.batch_operator import numbered
 from dagster_operators.operators.worker_program import OriginTimes, WorkerProgram
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
-from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +55,8 @@ class ProgramTask:
         watermark: The same in event time, by which its state goes.
         held: The times that it held at each output at the end of the epoch before, all its subtasks together.
         origins: The watermarks of the origins of its inputs.
+        staying: The ports whose rows a program without state of the key reads here by their key: the key columns of each, with
+            the types they are hashed as.
     """
 
     name: str
@@ -72,6 +75,7 @@ class ProgramTask:
     watermark: int
     held: Mapping[str, Frontier]
     origins: OriginTimes
+    staying: Mapping[str, Mapping[str, pa.DataType]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,14 @@ class GraphTask:
     def ordered(self) -> bool:
         """Whether rows come in an order that is to be kept."""
         return bool(self.order)
+
+    def ends(self) -> dict[Target, Frontier]:
+        """The frontier of each input at the end of the epoch; an input may read several entries, as those of a union."""
+        found: dict[Target, list[Frontier]] = defaultdict(list)
+        for entry in self.entries:
+            for target in entry.targets:
+                found[target].append(entry.end)
+        return {target: meet(ends) for target, ends in found.items()}
 
     def graph(self) -> ProgramGraph:
         """Who reads whom, checked."""

@@ -73,7 +73,9 @@ class _Worker:
         self._shared: dict[str, dict[str, Any]] = defaultdict(dict)
         self._stores = {member.name: self._store(member) for member in task.members}
         members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
-        self._subtask = Subtask(SubtaskId(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
+        self._ends = task.ends()
+        own = SubtaskId(task.epoch, subtask, task.parallelism)
+        self._subtask = Subtask(own, task.graph(), members, self._write, ends=self._ends)
         self._note = ProgressNote(task.files, task.notes and f"{task.root}/{task.notes}", subtask)
 
     def open(self) -> None:
@@ -97,6 +99,7 @@ class _Worker:
             told.held,
             self._shared[told.logical],
             told.origins,
+            told.staying,
         )
 
     def _store(self, told: ProgramTask) -> StateStore:
@@ -135,7 +138,7 @@ class _Worker:
 
     def finish(self) -> dict[str, Any]:
         """Close everything; what there is to tell."""
-        reports = self._subtask.finish({target: entry.end for entry in self._task.entries for target in entry.targets})
+        reports = self._subtask.finish(self._ends)
         self._subtask.close()
         self._note.over()
         state = {told.name: self._flushed(told) for told in self._task.members if told.tables}

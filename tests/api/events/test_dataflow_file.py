@@ -284,7 +284,9 @@ WRONG = {
         "dataflow.yml:11:17: output `numbers/op/n` mapped to input `counter/number` does not exist"),
     "timer": ("secs/2", "secs/0", "dataflow.yml:12:15: 'dora/timer/secs/0' is no timer"),
     "unit": ("secs/2", "hours/2", "dataflow.yml:12:15: 'dora/timer/hours/2' is no timer"),
-    "dora": ("dora/timer/secs/2", "dora/logs", "dataflow.yml:12:15: there is no input 'dora/logs'"),
+    "dora": ("dora/timer/secs/2", "dora/log", "dataflow.yml:12:15: there is no input 'dora/log'"),
+    "logs": ("dora/timer/secs/2", "dora/logs/loud", "dataflow.yml:12:15: 'dora/logs/loud' is no source of log entries"),
+    "logs of": ("dora/timer/secs/2", "dora/logs/info/x", "dataflow.yml:12:15: 'dora/logs/info/x' names no node with operators"),
     "file": ("python: count.py", "python: cuont.py",
         "dataflow.yml:9:15: the operator 'counter': the file 'cuont.py' is not there"),
     "class": ("python: count.py", "python: factors.py",
@@ -302,11 +304,9 @@ WRONG = {
         "the node 'both' has 'inputs' beside its operators. To do: move it into the operators: block"),
     "twice": ("id: second", "id: first", "there is another operator of 'both' with the id 'first'"),
     "id": ("id: counter", "id: a/b", "'a/b' is no id for a node"),
-    "build": ("python: count.py", "python: count.py\n      build: make", "nothing is built here"),
+    "build": ("python: count.py", "python: count.py\n      build: [make]", "build is no text"),
     "wasm": ("python: count.py", "wasm: count.wasm", "operators in WebAssembly are not run here"),
     "url": ("python: count.py", "python: https://example.org/count.py", "its Python file is at a URL"),
-    "circle": ("{n: numbers/n}", "{n: second/scaled}", "operators read each other in a circle without a delay: both/"),
-    "way out": ("{n: numbers/n}", "{n: second/scaled}", "let one of these inputs come later: {source: node/output, delay:"),
     "source": ("source: numbers", "source: nummern", "there is no source 'nummern'"),
     "no outputs": ("    outputs:\n      n: v", "    description: none", "the source 'numbers' has no outputs"),
     "state": ("python: count.py", "python: count.py\n      state: json", "its state cannot be saved as 'json'"),
@@ -314,15 +314,15 @@ WRONG = {
     "time limit": ("python: count.py", "python: count.py\n      time_limit: 0 s",
         "the operator 'counter': its time_limit is '0 s'"),
     "program": ("operator:\n      python: count.py", "path: ./program\n    args:",
-        "dataflow.yml:8:11: the node 'counter': its path './program' is no Python file, and other programs need dora to run"),
+        "dataflow.yml:8:11: the node 'counter': its path is the native program './program', which speaks to dora's daemon"),
     "no script": ("operator:\n      python: count.py", "path: cuont.py\n    args:",
         "dataflow.yml:8:11: the node 'counter': the file 'cuont.py' is not there"),
-    "no inputs": ("operator:\n      python: count.py", "path: count.py\n    args:",
-        "dataflow.yml:7:5: the node 'counter' has no inputs, which say when it runs"),
+    "no inputs": ("inputs: {n: {source: first/scaled, queue_size: 100}}", "env: {n: 1}",
+        "has no inputs, so that it is told of nothing. To do: give it a timer"),
     "an operator": ("operator:\n      python: count.py", "path: count.py\n    args:",
         "the node 'counter': the script 'count.py' has a class Operator and does nothing with a Node. To do: make it"),
     "arguments": ("operator:\n      python: count.py", "path: count.py\n    args:",
-        "dataflow.yml:10:7: the node 'counter': a script has no arguments here. To do: give it what it needs by env:"),
+        "dataflow.yml:10:7: the node 'counter': args is no text"),
     "no operators": ("    operators:", "    operators: []\n    description:",
         "dataflow.yml:17:16: the operators of 'both' are none. To do: begin each with"),
     "conda": ("{source: scale.py}", "{source: scale.py, conda_env: vision}",
@@ -459,20 +459,19 @@ def test_a_type_that_has_but_a_name_is_pinned_by_the_first_message(folder):
     assert "a/o has the type mine/v1/A by its name alone: its first message says what the others have to be" in told
 
 
-def test_each_circle_is_told_where_it_is_closed(folder):
+def test_each_circle_is_remarked_on_where_it_is_closed(folder):
     nodes = "".join(
         f"  - {{id: {name}, operator: {{python: count.py, inputs: {{t: dora/timer/secs/1, x: {reads}/o}}, outputs: [o]}}}}\n"
         for name, reads in ("ab", "ba", "cd", "dc", "ee")
     )
-    with pytest.raises(QueryError) as caught:
-        DataflowFile(f"nodes:\n{nodes}", "dataflow.yml", folder, {})
-    assert re.findall(r"yml:(\d+):(\d+): .*without a delay: (.*?)\.", str(caught.value)) == [
+    remarks = DataflowFile(f"nodes:\n{nodes}", "dataflow.yml", folder, {}).remarks
+    assert re.findall(r"yml:(\d+):(\d+): .*without a delay: (.*?);", "\n".join(remarks)) == [
         ("3", "76", "b -> a -> b"), ("5", "76", "d -> c -> d"), ("6", "76", "e -> e"),
     ]  # fmt: skip
     delayed = f"nodes:\n{nodes}"
     for name in "bde":
         delayed = delayed.replace(f"x: {name}/o", f"x: {{source: {name}/o, delay: 1 s}}")
-    assert len(DataflowFile(delayed, "dataflow.yml", folder, {}).operators) == 5
+    assert DataflowFile(delayed, "dataflow.yml", folder, {}).remarks == []
 
 
 def test_variables_are_as_they_are_written(folder):

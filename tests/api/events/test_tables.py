@@ -86,6 +86,7 @@ def test_check_and_graph_know_tables(tmp_path):
     ("old", "new", "place", "problem"),
     [
         ("input: mean/mean, col", "input: mean/men, col", (10, 20), "there is no output 'mean/men' of an operator"),
+        ("input: mean/mean, col", "input: rows/celsius, col", (10, 20), "is the output of a source or of a node without inputs"),
         ("value[1] < 50", "worth[1] < 50", (10, 95), "worth"),
         ("value[1] < 50", "(value[1])", (10, 95), "is no condition, but a double"),
         ("value[1] < 50", "value", (10, 95), "is no condition, but a list"),
@@ -98,7 +99,7 @@ def test_check_and_graph_know_tables(tmp_path):
         ("all-of-it", "means", (11, 9), "there is another node with the id 'means'"),
         ("all-of-it", "mean--mean", (12, 12), "would be the table 'mean__mean'"),
     ],
-    ids=["input", "where", "type", "list type", "sum", "no text", "key", "time", "unknown", "list", "id", "name"],
+    ids=["input", "source", "where", "type", "list type", "sum", "no text", "key", "time", "unknown", "list", "id", "name"],
 )
 def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, old, new, place, problem):
     with pytest.raises(QueryError) as caught:

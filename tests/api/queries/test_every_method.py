@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.plans.random_pipelines import Scaled, plan_twice, stashed, unchanged
 
 SCHEMA = "k string, v long, t timestamp, xs array<long>"
 HOUR = do.Tumbling("1 hour")
+EVENTS = str(Path(__file__).with_name("dataflow.yml"))
 SETTINGS = {"dsn": "env:NOWHERE", "table": "rows"}
 
 
@@ -50,6 +52,7 @@ CALLS = {
     "stream.drop": lambda one, two: one.drop("v", "xs", name="fewer", chain=False),
     "stream.enter": lambda one, two: one.enter("walk", name="walking"),
     "stream.feed": lambda one, two: one.select("k").enter("walk").feed("again"),
+    "stream.events": lambda one, two: one.events(EVENTS, two, name="told"),
     "stream.filter": lambda one, two: one.filter("v > 1", name="big", chain=False),
     "stream.flat_map": lambda one, two: one.flat_map(unchanged, name="mapped", chain=False),
     "stream.key_by": lambda one, two: one.key_by("k", "v > 1 AS big").aggregate(n="count(*)"),
@@ -216,6 +219,7 @@ TEXTS = {
             chain: false
     """,
     "stream.map_async": "- map_async: {call: plan_answered(k) AS answer, name: asked, chain: false}",
+    "stream.events": f"- events: {{file: {EVENTS}, others: [two], name: told}}",
     "stream.rejects": """
         - apply: {python: {object: 'tests.api.queries.test_every_method:Refusing', arguments: }}
         - rejects: {name: refused}

@@ -262,7 +262,7 @@ def test_columns_read(expression: str, columns: set[str]) -> None:
 @pytest.mark.parametrize(
     ("expression", "problem", "position"),
     [
-        ("skewness(x)", "skewness", None),
+        ("histogram_numeric(x, 5)", "histogram_numeric", None),
         ("x + 1", "no aggregate call", None),
         ("upper(x)", "no aggregate call", None),
         ("sum(x) + y", "'y' stands outside", None),
@@ -298,7 +298,7 @@ def test_what_cannot_be_merged_is_refused(expression: str, problem: str, positio
 
 def test_an_unsupported_function_names_those_supported() -> None:
     with pytest.raises(SchemaError, match=r"approx_count_distinct.*variance"):
-        parse_aggregate("middle", "skewness(x)")
+        parse_aggregate("middle", "histogram_numeric(x, 5)")
 
 
 def test_intervals_cannot_be_stored(spark: SparkSession) -> None:

@@ -24,14 +24,15 @@ from dagster_operators.operators.events import python_operator
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.event_program import EventProgram
+from dagster_operators.operators.events.late_sends import KeptSends
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.source_modules import SourceModules
-from dagster_operators.operators.events.value_rows import changed
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.types.exact_cast import changed
 from tests.operators.events.dataflows import FORWARD, LOG, dataflow, operator
 
 SECOND = 1_000_000
@@ -779,6 +780,14 @@ def test_what_is_sent_when_its_event_is_over_has_no_place_and_is_refused(way):
     assert len(Driven(dataflow([made], {"log": within})).epoch(rows(1, 2)).log()) == 2
 
 
+@pytest.mark.parametrize(("text", "noted"), [(FORWARD, 0), (KEEPS.replace("SENDS", "pass"), 2)], ids=["let go", "kept"])
+def test_a_send_output_that_an_operator_keeps_is_noted_and_no_other(monkeypatch, text, noted):
+    kept = []
+    monkeypatch.setattr(KeptSends, "add", lambda _, send, operator: kept.append(operator.id))
+    Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text})).epoch(rows(1, 2))
+    assert kept == ["op"] * noted
+
+
 def test_messages_of_two_types_are_refused():
     text = FORWARD.replace('dora_event["value"]', '[1] if dora_event["value"][0].as_py() == 1 else ["a"]')
     driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
@@ -904,6 +913,17 @@ def test_what_is_sent_at_stop_with_a_delay_arrives_when_it_is_run_again():
     driven.harness.stop()
     assert driven.log() == ["1 INPUT n [1]", "2 STOP MANUAL None"]
     assert driven.epoch(rows(5)).log() == ["3 INPUT out [1]", "4 INPUT n [5]"]
+
+
+def test_operators_in_a_circle_are_told_at_stop_the_one_that_is_read_first():
+    log_of = operator("log", [("n", "numbers/n"), ("back", "echo/out")], ["log"])
+    echo = operator("echo", [("log", "log/log")], ["out"])
+    driven = Driven(dataflow([log_of, echo], {"log": LOG, "echo": "class Operator:\n    def on_event(self, *_):\n        "
+                                                                 "return DoraStatus.CONTINUE\n"})).epoch(rows(1))  # fmt: skip
+    driven.harness.stop()
+    told = [row["operator"] for row in driven.harness.rows() if row["stopped"]]
+    assert (driven.log(), sorted(told)) == (["1 INPUT n [1]", "2 STOP MANUAL None"], ["echo", "log"])
+    assert driven.epoch(rows(2)).log() == ["3 INPUT n [2]"]
 
 
 def test_what_had_stopped_by_itself_is_not_told_and_does_not_go_on():

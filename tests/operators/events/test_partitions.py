@@ -321,6 +321,21 @@ def test_operators_with_and_without_partitions_read_the_same_source(tmp_path):
     assert "shuffle by k" in str(made.explain())
 
 
+@pytest.mark.sail
+@pytest.mark.parametrize("beside", ["", "  - {id: all, operator: {python: log.py, inputs: {v: rows/v}, outputs: [log]}}\n"])
+def test_late_rows_are_a_stream_of_their_source(tmp_path, beside):
+    (tmp_path / "log.py").write_text(LOG)
+    (tmp_path / "dataflow.yml").write_text(PARTITIONED + beside)
+    seconds = [(10, 1), (12, 2), (3, 3), (13, 4)]
+    sources = do.Sources()
+    batches = [[{"t": START + timedelta(seconds=at), "k": key, "v": v} for key in KEYS] for at, v in seconds]
+    sources.add("rows", do.MemorySource(batches, schema="t timestamp, k string, v long"), event_time="t")
+    made = do.Pipeline.from_yaml(tmp_path / "dataflow.yml", root=str(tmp_path / "root"), sources=sources, engine=ENGINES["sail"])
+    made.add(do.query("rows__late").to_table("late"))
+    made.run_until_caught_up()
+    assert sorted((row.k or "", row.v) for row in made.read("late").collect()) == sorted((key or "", 3) for key in KEYS)
+
+
 def told_of(tmp_path, text):
     with pytest.raises(QueryError) as caught:
         pipeline(tmp_path, text)

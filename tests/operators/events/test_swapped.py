@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import dagster_operators as do
@@ -90,3 +92,43 @@ def test_another_id_may_be_a_new_name_and_is_asked_about(after, gone, new):
     )
     assert EventOperators.renamed_within(dataflow("XY", "none", a="x", c="y"), BEFORE) == ""
     assert EventOperators.renamed_within(dataflow("XYZ", a="x", b="y", c="z"), BEFORE) == ""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        (("a", "b"), ""),
+        (("c", "b"), ""),
+        (("b", "a"), ""),
+        (("c", "b", "z"), "the source node 'a' and its stream are not in the file any more"),
+    ],
+)
+@pytest.mark.parametrize("order", ["time", ""])
+def test_source_nodes_whose_rows_may_wait_are_asked_about_where_nothing_reads_their_stream(nodes, told, order):
+    def planned(nodes):
+        pipeline = do.Pipeline("p", root="unused")
+        one, two = (
+            pipeline.source(name, do.FileSource(f"{name}/*.csv", schema="t timestamp, v long"), event_time="t")
+            for name in (*nodes[2:], *"xy")[:: 1 + len(nodes[2:])]
+        )
+        sources = tuple(EventSource(node, (("n", "v"),), "t") for node in nodes[:2])
+        own = {"name": "events", "sources": sources, "order": order, "operators": BEFORE.operators, "files": BEFORE.files}
+        one.through(EventOperators, two, **own).side_output("a/o", name="outputs").to_table("outputs")
+        return pipeline.logical_plan()
+
+    stored = Stored(stateful=["events"], tables=["outputs"], positions=["x", "y"])
+    said = [one for one in judge(planned("ab"), planned(nodes), stored) if one.subject == "operator events"]
+    asked = [one for one in said if one.level is Level.DECISION]
+    assert [one.problem.partition(":")[0] for one in asked] == ([told] if told and order else [])
+    assert all(set(one.choices) == {"keep", "restart"} for one in asked)
+
+
+def test_one_that_is_new_with_state_is_asked_about_unless_the_file_says_that_it_begins():
+    stored = Stored(stateful=["events"], tables=["outputs"], positions=["numbers"])
+    after = dataflow("XYZ", a="x", b="y", c="z")
+    asked = [one for one in judge(plan(BEFORE), plan(after), stored) if one.level is Level.DECISION]
+    told = "'c' is new and keeps state: it would begin without what came before"
+    assert told in [one.problem for one in asked if one.subject == "operator events" and set(one.choices) == {"keep", "restart"}]
+    restarted = tuple(replace(one, restart="1") if one.node == "c" else one for one in after.operators)
+    assert replace(after, operators=restarted).mixed_up(BEFORE) == ""
+    assert dataflow("XYZ", "none", a="x", b="y", c="z").mixed_up(dataflow("XY", "none", a="x", b="y")) == ""

@@ -58,10 +58,10 @@ class Round(OperatorHarness):
         super().__init__(definition, *columns, event_time="t", parallelism=parallelism)
 
     def _frontiers(self):
-        return dict.fromkeys(self._targets(), self.moved(self.end))
+        return dict.fromkeys(self._entries, self.moved(self.end))
 
-    def _member(self, store):
-        return replace(super()._member(store), begin=self.moved(self.watermark))
+    def _members(self, store):
+        return [replace(member, begin=self.moved(self.watermark)) for member in super()._members(store)]
 
 
 class Rounds:

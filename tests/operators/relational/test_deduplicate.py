@@ -42,9 +42,7 @@ def counted(rows: Any) -> Counter[Any]:
 
 def lasts(cut: Cut) -> Counter[Any]:
     found: dict[Any, dict[str, Any]] = {}
-    for row in sorted(
-        (row for rows in cut.epochs for row in rows), key=lambda row: (row["ts"], *(-x for x in in_order(row)[1:]))
-    ):
+    for row in sorted((row for rows in cut.epochs for row in rows), key=in_order):
         found[row["k"]] = row
     return counted(found.values())
 

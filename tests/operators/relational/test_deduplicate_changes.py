@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ORDERS = {
     "first": "ts, k NULLS FIRST, v NULLS FIRST, n NULLS FIRST",
-    "most": "n DESC NULLS LAST, ts DESC, k NULLS FIRST, v NULLS FIRST",
+    "most": "n DESC NULLS LAST, ts DESC, k DESC NULLS LAST, v DESC NULLS LAST",
 }
 """The table of each way, and the order in which its row is the first."""
 

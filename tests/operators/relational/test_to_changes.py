@@ -205,3 +205,40 @@ def test_a_table_of_the_changes_of_an_updating_stream(tmp_path: Path) -> None:
     for *values, change in log:
         sums[tuple(values)] = sums.get(tuple(values), 0) + (1 if change in ("insert", "update_after") else -1)
     assert sorted(key for key, times in sums.items() if times) == found(pipeline, "counts")
+
+
+TIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"a": []}, {"a": [1]}),
+    ({"a": [None]}, {"a": [1]}),
+    ({"a": None}, {"a": []}),
+    ({"a": [9]}, {"a": [10]}),
+    ({"a": [1]}, {"a": [1, 2]}),
+    ({"s": {"x": 9, "y": "b"}}, {"s": {"x": 10, "y": "a"}}),
+    ({"s": {"x": 1, "y": None}}, {"s": {"x": 1, "y": ""}}),
+    ({"n": [{"x": 9}]}, {"n": [{"x": 10}]}),
+    ({"a": [1], "m": {"k": 2}}, {"a": [2], "m": {"k": 1}}),
+]
+"""Of each pair the second row is the greater one."""
+
+
+@pytest.mark.sail
+def test_ties_are_decided_by_values_and_the_last_row_of_a_key_is_the_greatest(tmp_path: Path) -> None:
+    """As text, [] was greater than [1], and 9 than 10; and keep="last" took the row that keep="first" takes."""
+    schema = "id int, v int, at timestamp, a array<int>, s struct<x: int, y: string>, n array<struct<x: int>>, m map<string, int>"
+    sides = [
+        [{"id": number, "v": 9, "at": "2024-01-01 00:00:00", **pair[side]} for number, pair in enumerate(TIES)] for side in (0, 1)
+    ]
+    batches = {"one": [[*sides[1], *sides[0]]], "greater first": sides[::-1], "greater last": sides}
+    for cut, listed in batches.items():
+        pipeline = do.Pipeline("p", root=str(tmp_path / cut), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource(listed, schema=schema), event_time="at")
+        changes = rows.to_changes("id", order_by="v")
+        changes.latest("id").to_table("newest")
+        rows.key_by("id").deduplicate(keep="last", name="last").to_table("last")
+        pipeline.run_until_caught_up()
+        for table in ("newest", "last"):
+            found = {row["id"]: row for row in pipeline.to_arrow(table).to_pylist()}
+            for number, (_, greater) in enumerate(TIES):
+                assert {name: found[number][name] for name in greater if name != "m"} == {
+                    name: value for name, value in greater.items() if name != "m"
+                }, (cut, table, number)

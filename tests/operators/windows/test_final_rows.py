@@ -188,7 +188,7 @@ def test_what_can_always_change_is_refused_with_a_way_out() -> None:
     assert changes().key_by("k").window(do.Tumbling("1 day")).pivot("n", [1], r="count(*)", emit="final").columns
     assert changes().key_by("k").window(do.Tumbling("1 day")).top(1, by="n", emit="final").columns
     assert changes().key_by("k").window(do.Tumbling("1 day")).aggregate(n="count(*)", emit="final").columns
-    with pytest.raises(SchemaError, match=r"top\(..., emit='final'\)"):
+    with pytest.raises(SchemaError, match="emit='final' in top"):
         changes().key_by("k").window(do.Tumbling("1 day")).top(1, by="n")
     with pytest.raises(OperatorsError, match=r"emit.*'final'"):
         changes().key_by("k").window(do.Tumbling("1 day")).aggregate(n="count(*)", emit="each")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
 
 windows = st.builds(Window, size=st.integers(1, 40), slide=st.integers(1, 40), offset=st.integers(-50, 50))
 times = st.integers(-200, 200)
@@ -26,6 +28,29 @@ def of_time(window: Window, time: int) -> list[int]:
 
 def pane_of(window: Window, time: int) -> int:
     return time - (time - window.offset) % window.pane
+
+
+@pytest.mark.parametrize("earlier", ["-8 hours", "- 8h", " -480 minutes", timedelta(hours=-8), -8 * 3_600_000_000])
+@pytest.mark.parametrize("made", [Tumbling, lambda size, **given: Sliding(size, "1 hour", **given)])
+def test_a_negative_offset_gives_the_windows_of_the_positive_one_that_is_a_size_later(made, earlier):
+    window, other = made("1 day", offset=earlier), made("1 day", offset="16 hours")
+    moments = [parse_duration(text) * sign for text in ("0 s", "15 h", "16 h", "17 h", "40 h") for sign in (1, -1)]
+    assert [window.last_start(moment) for moment in moments] == [other.last_start(moment) for moment in moments]
+    assert [window.first_end(moment) for moment in moments] == [other.first_end(moment) for moment in moments]
+
+
+@pytest.mark.parametrize(
+    ("offset", "problem"),
+    [
+        ("-1 hour 30 minutes", "only the first part has a sign"),
+        ("--1 hour", "no duration"),
+        (-8, "8 has no unit"),
+        ("-", "no dur"),
+    ],
+)
+def test_an_offset_that_may_mean_several_things_is_refused(offset, problem):
+    with pytest.raises(PipelineError, match=problem):
+        Tumbling("1 day", offset=offset)
 
 
 @given(windows, times)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.planner.differences import checked_numbers as module
+from dagster_operators.planner.differences import wrapping
 from dagster_operators.planner.differences.checked_numbers import checked_numbers
 from dagster_operators.planner.differences.refusing import types_in
 from dagster_operators.types.data_type import DataType, Plain
@@ -81,8 +81,24 @@ def test_times_that_a_short_cast_makes_numbers_of_are_refused() -> None:
     assert checked_numbers("a::bigint", lambda _: Plain("int")) == "a::bigint"
 
 
+@pytest.mark.parametrize("cast", ["CAST", "try_cast"])
+def test_a_date_is_taken_of_a_text_with_a_time_behind_it(cast: str, sail: SparkSession) -> None:
+    """As Spark does: of a whole date alone, with blanks around it."""
+    dates = {
+        "2024-01-02T03:04:05Z": 2, "2024-01-02T": 2, " 2024-01-03 ": 3, "\n2024-1-4\n": 4, "+2024-01-05T\nx": 5,
+        "2024-01-06 07:08": 6, "2024-01-07": 7, "2024-01": 1, "2024 ": 1,
+    }  # fmt: skip
+    none = ["2024-01T", "2024T", "x2024-01-02T", "2024-13-02T", "2024-02-30T1", "2024-01-02Z", "2024-001-02", "T", ""]
+    texts = [*dates, *(none if cast == "try_cast" else ())]
+    rows = sail.createDataFrame(list(enumerate(texts)), "i int, s string")
+    made = checked_numbers(f"day({cast}(s AS date))", types_in(rows))
+    found = {texts[place]: day for place, day in rows.selectExpr("i", f"{made} AS c").collect()}
+    assert found == dates | dict.fromkeys(none if cast == "try_cast" else ())
+    assert checked_numbers(f"{cast}('2024-01-02' AS DATE)", types_in(rows)) == f"{cast}('2024-01-02' AS DATE)"
+
+
 def test_where_it_is_not_clear_what_is_calculated_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "put_around", lambda *_: None)
+    monkeypatch.setattr(wrapping, "put_around", lambda *_: None)
     with pytest.raises(SchemaError, match="where in the expression the calculations begin"):
         checked_numbers("l + 1", types)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.errors import SchemaError
-from dagster_operators.planner.differences import compared_numbers as module
+from dagster_operators.planner.differences import compared_numbers as compared
+from dagster_operators.planner.differences import wrapping
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS
 from dagster_operators.planner.differences.compared_numbers import compared_numbers
 from dagster_operators.planner.differences.refusing import ACCEPTED, types_in
@@ -123,12 +124,12 @@ def test_what_cannot_be_written_otherwise_is_refused(expression: str, instead: s
 
 def test_where_it_is_not_clear_what_is_compared_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as nothing_found:
-        nothing_found.setattr(module, "comparisons_in", lambda _: iter(()))
+        nothing_found.setattr(compared, "comparisons_in", lambda _: iter(()))
         with pytest.raises(SchemaError, match="where in the expression a decimal is compared") as told:
             compared_numbers("i > 1 AND d > 0.5", TYPES.get)
         assert "0.5D for 0.5" in str(told.value.remedy)
         assert compared_numbers("i > 1 AND d > 0.5D", {**TYPES, "CAST(0.5 AS DOUBLE)": Plain("double")}.get)
-    monkeypatch.setattr(module, "put_around", lambda *_: None)
+    monkeypatch.setattr(wrapping, "put_around", lambda *_: None)
     with pytest.raises(SchemaError, match="where in the expression a decimal is compared"):
         compared_numbers("d > 0.5", TYPES.get)
 

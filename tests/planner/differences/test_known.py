@@ -79,7 +79,7 @@ INSTEAD = {
     "a sum, mean or deviation of times or truth values": ("avg(unix_micros(t))", "avg(CAST(b AS int))"),
     "a set of maps": ("collect_set(to_json(map('a', i)))",),
     "rint() of a number with a point": ("bround(CAST(c AS double))",),
-    "bround() of a decimal": ("bround(CAST(c AS double))", "CAST(bround(CAST(c AS double), 1) AS decimal(10,1))"),
+    "bround() of a decimal": ("bround(CAST(c AS double))", "bround(CAST(c * 10 AS double)) / 10"),
     "bround() of whole numbers that a double may not hold, or to tens": (
         "CAST(bround(CAST(i AS double), -1) AS bigint)", "CAST(bround(CAST(big AS double), -1) AS bigint)",
     ),
@@ -312,11 +312,16 @@ WAYS = {
     "nullif() of a value and one of a wider type": ("nullif(l, d)", "nullif(i, c)", "nullif(s, c)"),
     "pmod() of floating-point numbers": ("pmod(d, i)", "pmod(i, f)"),
     "ceil() and floor() with a number of places": ("ceil(d, i)", "floor(c, i)"),
+    "bround() of a floating-point number to places": ("bround(d, 2)", "bround(f, i)"),
     "a hash of decimals": ("hash(i, c)", "hash(cs)"),
     "a decimal as JSON": ("to_json(cs)",),
     "timestamp()": ("timestamp(h)", "timestamp(s)"),
     "log() to a base": ("log(d, d)",),
     "regexp_substr() by what may be null or match an empty text": ("regexp_substr(s, s)", "regexp_substr(s, 'a*')"),
+    "split() by what matches an empty text": ("split(s, '')", "split(s, 'a*', 2)", "split(s, '^')", "split(s, '^a|')"),
+    "parts of a text by what matches an empty one": ("regexp_count(s, 'a?')", "regexp_extract_all(s, 'a*', 0)"),
+    "a number with a point in format_string()": ("format_string('%.2f', d)", "format_string('%s %s', s, c)", "printf('%g', f)"),
+    "regexp_replace() of what matches an empty text": ("regexp_replace(s, 'a*', s)", "regexp_replace(s, ' *$', '-')"),
     "an array, map or struct in the place of a text": ("lower(hs)", "split(m, s)", "sha2(is, i)"),
     "a floating-point number as text": ("array_join(xs, ',')", "trim(BOTH '1' FROM d)", "CAST(xs AS array<string>)"),
 }  # fmt: skip
@@ -333,6 +338,9 @@ ALIKE = (
     "CAST(ds AS array<string>)", "CAST(hs AS array<date>)", "unix_micros(h)", "date(h)", "CAST(i AS decimal(4,1))",
     "f + f", "f * d", "f / i", "coalesce(f, d)", "concat(y, y)", "left(s, 2)", "coalesce(s, s)", "greatest(s, s)", "nullif(d, i)",
     "nullif(s, s)", "pmod(i, i)", "ceil(d)", "hash(i, s)", "regexp_substr(s, 'a+')", "reverse(is)", "array_union(xs, is)",
+    "split(s, ',')", "split(s, s)", "regexp_replace(s, '^ *', '-')", "regexp_replace(s, ' *$', '')", "regexp_count(s, '^a*')",
+    "bround(d)", "bround(d, -1)",
+    "regexp_count(s, 'a+')", "format_string('%s %d', s, i)",
     "to_json(m)", "array_join(ds, ',')", "CAST(h AS bigint)", "s || ',h)'",
 )  # fmt: skip
 

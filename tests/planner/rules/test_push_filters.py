@@ -59,7 +59,7 @@ def test_a_filter_goes_through_several_projections_and_a_union_to_each_source():
         "filter(condition='`v` > 1') of other", "filter(condition='`v` > 1') of rows",
     ]  # fmt: skip
     assert made["f"].startswith("with_columns")
-    assert plan_of(pipeline)["f"].startswith("with_columns(expressions=(('x', 'w + 1'),), only_new=False)")
+    assert plan_of(pipeline)["f"].startswith("with_columns(expressions=(('x', 'w + 1'),))")
 
 
 def test_a_name_that_is_taken_is_not_taken_again():

@@ -121,6 +121,9 @@ def test_a_grown_pipeline_is_optimised_anew():
     assert optimised(pipeline.dataflow) is first
     rows.filter("v > 2").to_table("u")
     assert "filter" in optimised(pipeline.dataflow).plan.nodes
+    nodes = pipeline.dataflow.nodes
+    nodes["filter"] = replace(nodes["filter"])  # as an operator's settings of before are put in
+    assert optimised(pipeline.dataflow).plan.nodes["filter"] is nodes["filter"]
 
 
 @pytest.fixture
@@ -177,3 +180,37 @@ def test_a_rule_that_takes_away_what_a_table_has_is_an_error_that_names_it():
     with pytest.raises(PipelineError, match=r"the rule 'bad' failed: the stream 'filter' is another one.*rules_off=\['bad'\]"):
         RuleSet([Made("bad", apply=spoil)]).apply(pipeline.dataflow)
     assert RuleSet([Made("bad", apply=spoil)]).apply(pipeline.dataflow, ["bad"]).steps == ()
+
+
+class Retyped(Rule):
+    """Gives a column another type, as no rule may."""
+
+    name = "retyped"
+
+    def apply(self, plan):
+        rewriting = Rewriting(plan)
+        for node in rewriting:
+            if isinstance(node.operator, Select):
+                rewriting.put(Select(name=node.name, expressions=("CAST(v AS long) AS v",)), node.inputs)
+        return rewriting.result()
+
+
+def register_retyped(catalog):
+    catalog.add_rule(Retyped)
+
+
+@pytest.mark.sail
+@pytest.mark.usefixtures("sail")
+def test_a_rule_whose_plan_fails_the_check_is_left_out_and_named(tmp_path, monkeypatch):
+    point = EntryPoint("another", f"{__name__}:register_retyped", ENTRY_POINTS)
+    monkeypatch.setattr(loading, "entry_points", lambda group: [point] if group == ENTRY_POINTS else [])
+    monkeypatch.setattr(loading, "_default", [])
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[{"k": "a", "v": 2}]], schema="k string, v int"))
+    rows.filter("v > 1").filter("v > 0").select("v", name="last").to_table("t")
+    with pytest.warns(RuntimeWarning, match=r"rule 'retyped' of the planner failed: .*'last'.*rules_off=\['retyped'\]"):
+        pipeline.run_epoch()
+    assert pipeline.to_arrow("t").to_pylist() == [{"v": 2}]
+    steps = pipeline.explain().splitlines()
+    assert any(line.startswith("  retyped: is left out: ") for line in steps)
+    assert any(line.startswith("  merge_filters: ") for line in steps)

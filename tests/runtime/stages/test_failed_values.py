@@ -70,6 +70,7 @@ TOLD = [  # what engines say, and the expressions that it may be of
     ("[CAST_OVERFLOW] The value 9L of the type BIGINT cannot be cast to INT due to an overflow", ["CAST(v AS int)", "sum(v)"]),
     ("Cannot cast string 'a' to value of Int64 type", ["CAST(v AS int)", "sum(v)"]),
     ("[DIVIDE_BY_ZERO] Division by zero", ["1 / v"]),
+    ("[USER_RAISED_EXCEPTION] a sum of decimals needs more than 38 digits", ["sum(v)"]),
     ("[REMAINDER_BY_ZERO] Remainder by zero", ["1 / v"]),
     ("Buffer overflow. Available: 0, required: 11. To avoid this, increase spark.kryoserializer.buffer.max value", []),
     ("java.lang.StackOverflowError", []),
@@ -146,6 +147,17 @@ def test_an_average_beside_a_sum_of_decimals(tmp_path: Path, sail: object) -> No
 
 
 @pytest.mark.sail
+def test_a_message_of_two_kinds_names_its_only_expression(tmp_path: Path, sail: object) -> None:
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = made.source("rows", do.MemorySource([[("a", 2**62)] * 3], schema="k string, v long"))
+    rows.key_by("k").aggregate(total="sum(v)").to_table("t")
+    with pytest.raises(StageFailedError, match="too large for its type") as caught:
+        made.run_epoch()
+    assert (caught.value.where["column"], caught.value.where["expression"]) == ("total", "sum(v)")
+    assert "in one of" not in caught.value.problem
+
+
+@pytest.mark.sail
 def test_a_sum_of_texts(tmp_path: Path, sail: object) -> None:
     made, rows = pipeline(tmp_path, SAIL)
     rows.key_by("v").aggregate(s="sum(k)", name="sums").to_table("t")
@@ -190,7 +202,7 @@ def test_a_table_whose_folder_is_gone(tmp_path: Path, sail: object) -> None:
     made.run_epoch()
     (tmp_path / "tables" / "t").rename(tmp_path / "away")
     for read in (made.read, made.to_arrow):
-        with pytest.raises(RestoredTableError, match=r"its folder is gone.*put it back from a backup"):
+        with pytest.raises(RestoredTableError, match=r"its folder is gone.*put its folder back from a backup"):
             read("t")
     (tmp_path / "away").rename(tmp_path / "tables" / "t")
     assert made.to_arrow("t").num_rows == 2

@@ -14,6 +14,7 @@ import pytest
 from dagster_operators.errors import LostFileError, StorageError
 from dagster_operators.runtime.stages.unreadable import undecodable
 from dagster_operators.storage.root import Root
+from dagster_operators.transactions import coordinator
 from tests.end_to_end.landing import Landing, refused, rows_of
 from tests.engines import SAIL
 
@@ -36,16 +37,20 @@ def spoilt_within(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "match"),
+    ("table", "change", "match", "known"),
     [
-        ("tables/totals", cut, "bytes instead of"),
-        ("state/per_key.partials", overwritten, "cannot be decoded"),
-        ("state/per_key.partials", spoilt_within, "cannot be decoded"),
+        ("tables/totals", cut, "bytes instead of", True),
+        ("state/per_key.partials", overwritten, "cannot be decoded", False),
+        ("state/per_key.partials", spoilt_within, "cannot be decoded", False),
+        ("state/per_key.partials", spoilt_within, "has other content than was written", True),
     ],
 )
 def test_the_file_is_named_and_the_way_out_works(
-    tmp_path: Path, table: str, change: Callable[[bytes], bytes], match: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, change: Callable[[bytes], bytes], match: str, *, known: bool
 ) -> None:
+    """With digests of the files, and without any, as in roots of earlier versions."""
+    if not known:
+        monkeypatch.setattr(coordinator, "with_digests", lambda _, manifest: manifest)
     landing = Landing(tmp_path, SAIL)
     landing.arrive("a,1,2024-01-01T00:00:00Z")
     pipeline = landing.pipeline()

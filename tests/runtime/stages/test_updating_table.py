@@ -9,14 +9,18 @@ from unittest.mock import Mock
 import pytest
 
 from dagster_operators import MemorySource, Pipeline
+from dagster_operators.errors import StageFailedError
 from dagster_operators.runtime.stages import updating_table
 from dagster_operators.runtime.stages.changed_keys import Held
+from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.updating_table import UpdatingTable
 from dagster_operators.transactions.manifest import FileEntry
 from tests.engines import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame
 
 SCHEMA = "k long, v long"
 Epochs = list[list[dict[str, int]]]
@@ -81,6 +85,27 @@ def test_small_files_are_joined(tmp_path: Path) -> None:
         most = max(most, len({path.split("/")[0] for path in files_of(pipeline)}))
     assert 2 < most <= 16
     assert counts(pipeline) == dict.fromkeys(range(300), 1)
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+@pytest.mark.usefixtures("sail", "spark")
+def test_rows_that_an_engine_writes_twice_fail_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    monkeypatch.setattr(updating_table, "HERE", 0)
+    pipeline = counting(tmp_path, [of(range(10)), of([3])], engine)
+    pipeline.run_epoch()
+    read = StagedFiles.read
+
+    def twice(self: StagedFiles, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
+        rows = read(self, dataset, files, schema_json)
+        return rows.union(rows) if rows is not None and dataset == "tables/counts" else rows
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StagedFiles, "read", twice)
+        with pytest.raises(StageFailedError, match=r"\d+ were to be written anew, the files hold"):
+            pipeline.run_epoch()
+    assert counts(pipeline) == dict.fromkeys(range(10), 1)
+    pipeline.run_epoch()
+    assert counts(pipeline) == {**dict.fromkeys(range(10), 1), 3: 2}
 
 
 @pytest.mark.usefixtures("sail")

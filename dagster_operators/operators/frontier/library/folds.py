@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.frontier.frontier_batch import VALUE
+from dagster_operators.types.exact_cast import exact_array
 
 if TYPE_CHECKING:
     from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
@@ -124,10 +125,21 @@ class StateMachine:
             state = self.initial if removed else state
             kept = not removed
         if kept:
-            values.put(own.append_column(VALUE, pa.array([state]).cast(values.get(own)[VALUE].type)))
+            values.put(own.append_column(VALUE, _state_as(state, values.get(own)[VALUE].type)))
         else:
             values.delete(own)
         return out
+
+
+def _state_as(state: Any, kind: pa.DataType) -> pa.Array:
+    try:
+        return exact_array([state], kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise PipelineError(
+            f"the state of a key is no {kind}: {str(error).splitlines()[0]}",
+            value=repr(state),
+            remedy="name the type of the state: state_machine with value='string', say",
+        ) from None
 
 
 def by_key(rows: pa.Table, keys: Sequence[str]) -> Iterator[tuple[Any, pa.Table]]:

@@ -1,0 +1,1 @@
+"""The calls of data sets, by what they do."""

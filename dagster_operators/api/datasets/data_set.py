@@ -1,0 +1,147 @@
+"""A data set: a bag of rows, and what can be made of it.
+
+Names, contracts and errors are those of Flink's DataSet API, in Python's spelling. Nothing is computed before a program runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from dagster_operators.api.datasets.calls.grouped import GroupedCalls
+from dagster_operators.api.datasets.grouping import GroupFunction
+from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
+from dagster_operators.api.datasets.keys import keys_of
+from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
+from dagster_operators.optimizer.properties.fields import Field
+
+
+class DataSet(GroupedCalls):
+    """A bag of rows; ``Stream.data_set()`` makes one, and its methods make others of it.
+
+    >>> from dagster_operators import FileSource, Pipeline
+    >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+    >>> longest = rows.data_set().group_by("k").max_by("v")
+    >>> longest.fields
+    ('k', 'v')
+    """
+
+    def map(self, function: Callable[[Any], Any], *, schema: str | None = None) -> Self:
+        """A row for each row.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1)], "k", "v")
+        >>> program.collect(rows.map(lambda row: (row.k, row.v * 10), schema="k string, v long"))
+        [Row(k='a', v=10)]
+        """
+        return self.derive(Mapped(function), schema=schema)
+
+    def flat_map(self, function: Callable[[Any], Iterable[Any] | None], *, schema: str | None = None) -> Self:
+        """Any number of rows for each.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows(["a b", "c"])
+        >>> program.collect(rows.flat_map(str.split))
+        ['a', 'b', 'c']
+        """
+        return self.derive(FlatMapped(function), schema=schema)
+
+    def filter(self, function: Callable[[Any], bool]) -> Self:
+        """The rows for which a function is true; it must not change them.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([1, 2, 3])
+        >>> program.collect(rows.filter(lambda row: row > 1))
+        [2, 3]
+        """
+        return self.derive(Filtered(function), fields=self.fields)
+
+    def map_partition(self, function: GroupFunction, *, schema: str | None = None) -> Self:
+        """Any number of rows for each part, whose rows the function gets; it is called for parts without rows, too.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([1, 2, 3])
+        >>> program.collect(rows.map_partition(lambda part: [sum(part)]))
+        [6]
+        """
+        return self.derive(PartsMapped(function), schema=schema)
+
+    def project(self, *fields: Field) -> Self:
+        """Some fields, in this order.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1)], "k", "v")
+        >>> program.collect(rows.project("v", "k"))
+        [Row(v=1, k='a')]
+        """
+        places = keys_of(fields, self.fields).fields
+        names = None if self.fields is None else [self.fields[int(place)] for place in places]
+        return self.derive(Projected(places), fields=names)
+
+    def iterate(self, rounds: int) -> Iterating[Self]:
+        """The rows of a round, which go round at most so many times: ``loop.close_with(step(loop.rows_of_round))``.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> loop = program.rows([1, 2]).iterate(3)
+        >>> program.collect(loop.close_with(loop.rows_of_round.map(lambda row: row * 2)))
+        [8, 16]
+        """
+        return Iterating(self, rounds)
+
+    def iterate_delta(self, workset: Self, rounds: int, *keys: Field) -> DeltaIterating[Self]:
+        """This as a solution set, which changes by its key, beside a workset, which is made anew in each round.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> best, offers = program.rows([("a", 9)]), program.rows([("a", 7), ("b", 4)])
+        >>> loop = best.iterate_delta(offers, 5, 0)
+        >>> program.collect(loop.close_with(loop.workset, loop.workset.filter(lambda row: False)))
+        [('a', 7), ('b', 4)]
+        """
+        return DeltaIterating(self, workset, rounds, keys_of(keys, self.fields))
+
+    def run_operation(self, operation: CustomUnaryOperation) -> DataSet:
+        """The result of an operation that is made of others.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> class Doubled(do.data_sets.CustomUnaryOperation):
+        ...     def set_input(self, data_set):
+        ...         self.rows = data_set
+        ...     def create_result(self):
+        ...         return self.rows.union(self.rows)
+        >>> program.collect(program.rows([1]).run_operation(Doubled()))
+        [1, 1]
+        """
+        operation.set_input(self)
+        return operation.create_result()
+
+
+class CustomUnaryOperation(ABC):
+    """An operation of the user's own that is made of others; a plan has its parts alone.
+
+    >>> class Doubled(CustomUnaryOperation):
+    ...     def set_input(self, data_set):
+    ...         self.rows = data_set
+    ...     def create_result(self):
+    ...         return self.rows.union(self.rows)
+    >>> from dagster_operators import FileSource, Pipeline
+    >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+    >>> rows.data_set().run_operation(Doubled()).fields
+    ('k', 'v')
+    """
+
+    @abstractmethod
+    def set_input(self, data_set: DataSet) -> None:
+        """Take the data set."""
+
+    @abstractmethod
+    def create_result(self) -> DataSet:
+        """Give the result."""

@@ -1,0 +1,132 @@
+"""Functions of the user's as drivers call them: rows that have names get them, and a computed key is taken off before."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Context, Decimal
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
+from dagster_operators.operators.datasets.rows import Row
+
+_EXACT: Final = Context(prec=100)
+
+MakeRow: TypeAlias = Callable[[Any], Row]
+"""Makes a row of what a function gives."""
+
+
+class Wrapped(RichFunction):
+    """A function of the user's, called in another way; it is opened and closed where it has to be.
+
+    Args:
+        function: The user's.
+        call: The function that calls it.
+    """
+
+    def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
+        self._function = function
+        self._call = call
+
+    @override
+    def open(self, context: RuntimeContext) -> None:
+        if isinstance(self._function, RichFunction):
+            self._function.open(context)
+
+    @override
+    def close(self) -> None:
+        if isinstance(self._function, RichFunction):
+            self._function.close()
+
+    @override
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+
+class Adapted(Wrapped):
+    """A function of the user's as an operator calls it, with the operator's parameters.
+
+    Args:
+        function: The user's.
+        call: From it to the function that a driver calls.
+        parameters: What the user gave the operator.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], call: Callable[[Callable[..., Any]], Callable[..., Any]], parameters: dict[str, Any]
+    ) -> None:
+        super().__init__(function, call(function))
+        self._parameters = parameters
+
+    @override
+    def open(self, context: RuntimeContext) -> None:
+        context.parameters = {**context.parameters, **self._parameters}
+        super().open(context)
+
+
+def around(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls the user's in another way; it is opened and closed where the user's has to be.
+
+    >>> around(max, lambda first, second: max(first[0], second[0]))((1,), (2,))
+    2
+    """
+    return Wrapped(function, call) if isinstance(function, RichFunction) else call
+
+
+def giving_one(make: MakeRow) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Calls of a function that gives a row each time."""
+    return lambda function: lambda *arguments: make(function(*arguments))
+
+
+def giving_several(make: MakeRow) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Calls of a function that gives any number of rows each time, or None for none."""
+
+    def call(function: Callable[..., Any]) -> Callable[..., Iterator[Row]]:
+        def several(*arguments: Any) -> Iterator[Row]:
+            return map(make, function(*arguments) or ())
+
+        return several
+
+    return call
+
+
+def unkeyed(rows: Iterable[tuple[Any, Row]]) -> Iterator[Row]:
+    """Rows without the key that was computed of them.
+
+    >>> list(unkeyed([("k", 1)]))
+    [1]
+    """
+    return (row for _, row in rows)
+
+
+def exact_sum(values: Sequence[Any]) -> Any:
+    """The sum of some values; decimals are not rounded to the digits of Python's context.
+
+    >>> from decimal import Decimal
+    >>> exact_sum([Decimal("1e30"), Decimal("0.01")])
+    Decimal('1000000000000000000000000000000.01')
+    >>> exact_sum([1, 2.5]), exact_sum(["a", "b"])
+    (3.5, 'ab')
+    """
+    add = _EXACT.add if isinstance(values[0], Decimal) else operator.add
+    return reduce(add, values)
+
+
+def aggregated(kind: str, values: Sequence[Any], field: object) -> Any:
+    """The aggregate of some values of a field, none of which may be null.
+
+    Raises:
+        PipelineError: One is null.
+
+    >>> aggregated("sum", [1, 2], "v"), aggregated("max", [1, 2], "v")
+    (3, 2)
+    """
+    if None in values:
+        raise PipelineError(f"a value of {field!r} is null, and aggregated", remedy="filter such rows out before")
+    if kind == "sum":
+        return exact_sum(values)
+    return min(values) if kind == "min" else max(values)

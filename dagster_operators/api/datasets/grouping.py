@@ -1,0 +1,303 @@
+"""Groups of a data set: what can be made of rows with equal keys, and of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from dagster_operators.api.datasets.base import Bag, same_as
+from dagster_operators.api.datasets.functions import around, unkeyed
+from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
+from dagster_operators.api.datasets.operations.grouped import (
+    COMBINERS,
+    Aggregates,
+    Extreme,
+    GroupCombinedBag,
+    GroupReducedBag,
+    ReducedBag,
+)
+from dagster_operators.api.datasets.operations.row_wise import Mapped
+from dagster_operators.errors import PipelineError
+from dagster_operators.optimizer.properties.fields import Field
+from dagster_operators.optimizer.properties.ordering import Direction, Ordering
+
+B = TypeVar("B", bound=Bag)
+Way: TypeAlias = Literal["ascending", "descending"]
+WAYS = {"ascending": Direction.ASCENDING, "descending": Direction.DESCENDING}
+GroupFunction: TypeAlias = Callable[[Iterable[Any]], Iterable[Any] | None]
+
+
+def with_key(data_set: B, keys: Keys) -> B:
+    """A data set with a computed key in front of each row; the very one where the key is of fields."""
+    if keys.function is None:
+        return data_set
+    compute = keys.function
+    return data_set.derive(Mapped(lambda row: (compute(row), row))).name("Key Extractor")
+
+
+def without_key(data_set: B, keys: Keys, like: Bag) -> B:
+    """The rows without a key that was computed of them."""
+    if keys.function is None:
+        return data_set
+    return data_set.derive(Mapped(lambda pair: pair[1]), fields=like.fields, typed_by=same_as(like)).name("Key Remover")
+
+
+class Grouping(Generic[B]):
+    """Rows in groups of equal keys.
+
+    Args:
+        data_set: The rows.
+        keys: The key; without fields all rows are one group.
+        within: The order of the rows of a group.
+        partitioner: The user's function that says in which part a group is.
+    """
+
+    def __init__(self, data_set: B, keys: Keys, within: Ordering | None = None, partitioner: object | None = None) -> None:
+        if keys.function is None:
+            data_set.row_type.require_keys(keys.fields)
+        self._data_set = data_set
+        self._keys = keys
+        self._within = within
+        self._partitioner = partitioner
+
+    def sort_group(self, key: Field | KeyFunction, order: Way = "ascending") -> Grouping[B]:
+        """The rows of each group in an order, which ``reduce_group``, ``combine_group`` and ``first`` see.
+
+        Called again, rows that are equal so far are sorted by a further field.
+
+        Raises:
+            PipelineError: A group of a computed key is sorted by a field, or the other way round, or by two functions.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").sort_group("v", "descending").first(1))
+        [Row(k='a', v=2), Row(k='b', v=3)]
+        """
+        if callable(key) != (self._keys.function is not None):
+            raise PipelineError(
+                "a group of a computed key is sorted by a function, and one of fields by fields", operator=self._data_set.shown,
+                remedy="compute both, or neither",
+            )  # fmt: skip
+        if callable(key):
+            if self._within is not None:
+                raise PipelineError(
+                    "a group is sorted by one function alone", operator=self._data_set.shown,
+                    remedy="let the function give a tuple with all that rows are sorted by",
+                )  # fmt: skip
+            compute, group = key, self._keys.function or key
+            both = Keys(("f0.f0",), lambda row: (group(row), compute(row)))  # the key in front of a row has both
+            return Grouping(self._data_set, both, Ordering((("f0.f1", WAYS[order]),)), self._partitioner)
+        part = Ordering(((position(key, self._data_set.fields), WAYS[order]),))
+        return Grouping(self._data_set, self._keys, self._within.then(part) if self._within else part, self._partitioner)
+
+    def with_partitioner(self, partitioner: Callable[[Any, int], int]) -> Grouping[B]:
+        """Each group in the part that a function says, of its key and the number of parts.
+
+        Raises:
+            PipelineError: The key has several fields.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").with_partitioner(lambda key, parts: 0).sum("v"))
+        [Row(k='a', v=3), Row(k='b', v=3)]
+        """
+        if len(self._keys.fields) != 1:
+            raise PipelineError(
+                "a partitioner takes one key field", operator=self._data_set.shown, remedy="group by one field, or by a function"
+            )
+        return Grouping(self._data_set, self._keys, self._within, partitioner)
+
+    def reduce(self, function: Callable[[Any, Any], Any], combine_hint: str = "OPTIMIZER_CHOOSES") -> B:
+        """Each group reduced to a row: a function makes a row of two, again and again; a row that is alone stays as it is.
+
+        Args:
+            function: From two rows to one; in any order the result must be the same.
+            combine_hint: How rows are combined before they move: ``SORT``, ``HASH``, ``NONE`` or as the optimizer chooses.
+
+        Raises:
+            PipelineError: There is no such hint, or groups are sorted.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").reduce(lambda first, second: (first.k, first.v + second.v)))
+        [Row(k='a', v=3), Row(k='b', v=3)]
+        """
+        return self._reduced(function, combine_hint)
+
+    def _reduced(self, function: Callable[[Any, Any], Any], hint: str = "OPTIMIZER_CHOOSES", *, keeps_key: bool = False) -> B:
+        if hint not in COMBINERS:
+            raise PipelineError(f"there is no combine hint {hint!r}", remedy=f"use one of: {', '.join(COMBINERS)}")
+        self._refuse_order("reduce")
+        source, like = with_key(self._data_set, self._keys), self._data_set
+        call = function
+        if self._keys.function is not None:
+            call = around(function, lambda first, second: (first[0], function(first[1], second[1])))
+        operation = ReducedBag(self._keys.fields, call, self._partitioner, hint, keeps_key)
+        return without_key(source.derive(operation, fields=source.fields), self._keys, like)
+
+    def reduce_group(self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None) -> B:
+        """Any number of rows of each group, whose rows a function gets once, one by one.
+
+        Args:
+            function: From the rows of a group to rows.
+            schema: The columns of the result, as DDL; without them its rows have no names.
+            combine: From rows of a group in one part to fewer of the same kind, which come in their place.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").reduce_group(lambda group: [len(list(group))]))
+        [2, 1]
+        """
+        return self._group_reduced(function, combine, schema=schema)
+
+    def _group_reduced(self, function: GroupFunction, combine: GroupFunction | None, **result: Any) -> B:
+        source, keyed = with_key(self._data_set, self._keys), self._keys.function
+        reduce, fewer = function, combine
+        if keyed is not None:
+            reduce = around(function, lambda rows: function(unkeyed(rows)))
+            if combine is not None:
+                fewer = around(combine, lambda rows: ((keyed(row), row) for row in combine(unkeyed(rows)) or ()))
+        return source.derive(GroupReducedBag(self._keys.fields, reduce, self._partitioner, fewer, self._within), **result)
+
+    def combine_group(self, function: GroupFunction, *, schema: str | None = None) -> B:
+        """Any number of rows of as much of each group as is in one part: rows do not move, and a key may come several times.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").combine_group(lambda group: [len(list(group))]))
+        [2, 1]
+        """
+        source = with_key(self._data_set, self._keys)
+        call = function if self._keys.function is None else around(function, lambda rows: function(unkeyed(rows)))
+        return source.derive(GroupCombinedBag(self._keys.fields, call, within=self._within), schema=schema)
+
+    def aggregate(self, kind: str, field: Field) -> B:
+        """A row of each group with an aggregate of a field (``sum``, ``min``, ``max``); other fields are those of any row.
+
+        Raises:
+            PipelineError: There is no such aggregate, or the key is computed.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").aggregate("max", "v"))
+        [Row(k='a', v=2), Row(k='b', v=3)]
+        """
+        return self.aggregates(((kind, field),))
+
+    def aggregates(self, parts: Iterable[tuple[str, Field]]) -> B:
+        """A row of each group with several aggregates.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").aggregates([("max", "v")]))
+        [Row(k='a', v=2), Row(k='b', v=3)]
+        """
+        if self._keys.function is not None:
+            raise PipelineError(
+                "groups of a computed key have no aggregates", operator=self._data_set.shown,
+                remedy="group by fields, or use reduce(...)",
+            )  # fmt: skip
+        self._refuse_order("aggregate")
+        known = tuple((kind.lower(), position(field, self._data_set.fields)) for kind, field in parts)
+        for kind, _ in known:
+            if kind not in {"sum", "min", "max"}:
+                raise PipelineError(f"there is no aggregate {kind!r}", remedy="use one of: sum, min, max")
+        call, fields = Aggregates(known), {field for _, field in known}
+        keeps = not fields & set(self._keys.fields)
+        operation = GroupReducedBag(self._keys.fields, call, self._partitioner, call, keeps_key=keeps)
+        return self._data_set.derive(operation, fields=self._data_set.fields)
+
+    def sum(self, field: Field) -> B:
+        """The sum of a field of each group.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").sum("v"))
+        [Row(k='a', v=3), Row(k='b', v=3)]
+        """
+        return self.aggregate("sum", field)
+
+    def min(self, field: Field) -> B:
+        """The smallest value of a field of each group.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").min("v"))
+        [Row(k='a', v=1), Row(k='b', v=3)]
+        """
+        return self.aggregate("min", field)
+
+    def max(self, field: Field) -> B:
+        """The largest value of a field of each group.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").max("v"))
+        [Row(k='a', v=2), Row(k='b', v=3)]
+        """
+        return self.aggregate("max", field)
+
+    def min_by(self, *fields: Field) -> B:
+        """The row of each group with the smallest values of some fields, the first one first; of equal ones any.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").min_by("v"))
+        [Row(k='a', v=1), Row(k='b', v=3)]
+        """
+        return self._extreme(fields, least=True)
+
+    def max_by(self, *fields: Field) -> B:
+        """The row of each group with the largest values of some fields, the first one first; of equal ones any.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").max_by("v"))
+        [Row(k='a', v=2), Row(k='b', v=3)]
+        """
+        return self._extreme(fields, least=False)
+
+    def _extreme(self, fields: tuple[Field, ...], *, least: bool) -> B:
+        places = keys_of(fields, self._data_set.fields).fields
+
+        self._data_set.row_type.require_order(places)
+        return self._reduced(Extreme(places, least=least))
+
+    def first(self, count: int) -> B:
+        """So many rows of each group, the first ones where groups are sorted.
+
+        Raises:
+            PipelineError: It is less than one.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("a", 2), ("b", 3)], "k", "v")
+        >>> program.collect(rows.group_by("k").sort_group("v").first(1))
+        [Row(k='a', v=1), Row(k='b', v=3)]
+        """
+        if count < 1:
+            raise PipelineError(f"the first {count} rows are none", operator=self._data_set.shown, remedy="ask for one at least")
+
+        def take(rows: Iterable[Any]) -> Iterable[Any]:
+            return (row for number, row in enumerate(rows) if number < count)
+
+        return self._group_reduced(take, take, fields=self._data_set.fields, typed_by=same_as(self._data_set))
+
+    def _refuse_order(self, call: str) -> None:
+        if self._within is not None:
+            raise PipelineError(
+                f"{call}() does not look at the order of groups", operator=self._data_set.shown,
+                remedy="leave sort_group out, or use reduce_group(...) or first(...)",
+            )  # fmt: skip

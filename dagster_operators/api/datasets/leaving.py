@@ -1,0 +1,107 @@
+"""The way of a data set's rows back into its pipeline: as a stream, into a table, or into a sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from dagster_operators.api.datasets.base import Bag
+from dagster_operators.api.datasets.stream_input import StreamInput
+from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.data_sets import DataSets
+
+if TYPE_CHECKING:
+    from dagster_operators.api.stream import Stream
+
+
+class Leaving(Bag):
+    """A bag of rows that may leave for the pipeline whose streams it is computed of."""
+
+    def to_stream(self, *, name: str | None = None, schema: str | None = None) -> Stream:
+        """The rows of the data set as a stream: in each epoch those that are computed of the epoch's rows.
+
+        Args:
+            name: The operator's name.
+            schema: The columns, as DDL, where they do not follow from those of the streams.
+
+        Raises:
+            PipelineError: The data set is computed of no stream, or of streams of several pipelines.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+        >>> rows.data_set().group_by("k").sum("v").to_stream(name="sums").columns
+        ('k', 'v')
+        """
+        leaving = self if schema is None else self.declaring(schema)
+        inputs = [bag.operation for bag in bags_before(leaving) if isinstance(bag.operation, StreamInput)]
+        origins = {operation.stream: operation.origin for operation in inputs}
+        if not origins:
+            raise PipelineError(
+                "a data set that is computed of no stream cannot go back into a pipeline", operator=self.shown,
+                remedy="begin with a stream: pipeline.source(...).data_set()",
+            )  # fmt: skip
+        first, *others = {id(operation.origin._dataflow): operation.origin for operation in inputs}.values()  # noqa: SLF001
+        if others:
+            raise PipelineError(
+                f"stream {others[0].name!r} belongs to pipeline {others[0]._dataflow.name!r}", operator=self.shown,  # noqa: SLF001
+                pipeline=first._dataflow.name,  # noqa: SLF001
+                remedy="write it to a table there and read that table with PipelineSource here",
+            )  # fmt: skip
+        stream: Stream = first._join(  # noqa: SLF001 - both are the fluent interface
+            DataSets, tuple(origins.values()), name, chain=True, program=StreamProgram(leaving, tuple(origins))
+        )
+        return stream
+
+    def to_table(
+        self,
+        table: str,
+        *,
+        mode: Literal["append", "replace"] = "append",
+        name: str | None = None,
+        schema: str | None = None,
+        **settings: Any,
+    ) -> Stream:
+        """Write the rows of the data set to a table, in each epoch those that are computed of the epoch's rows.
+
+        Args:
+            table: The table's name.
+            mode: ``append``, or ``replace``: then the table has the rows of the last epoch alone.
+            name: The operator's name; by default the table's.
+            schema: The columns, as DDL, where they do not follow from those of the streams.
+            settings: As :meth:`Stream.to_table` takes them.
+
+        Raises:
+            PipelineError: There is a table of that name, or the data set is computed of no stream.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[("a", 1), ("a", 2)]], schema="k string, v long"))
+        >>> tens = rows.data_set().map(lambda row: (row.k, row.v * 10), schema="k string, v long")
+        >>> sums = tens.group_by("k").reduce(lambda first, second: (first.k, first.v + second.v)).to_table("sums")
+        >>> epoch = pipeline.run_epoch()
+        >>> pipeline.to_arrow("sums").to_pylist()
+        [{'k': 'a', 'v': 30}]
+        >>> folder.cleanup()
+        """
+        return self.to_stream(name=name or table, schema=schema).to_table(table, mode=mode, **settings)
+
+    def to_sink(self, sink: Any, *, name: str | None = None, schema: str | None = None, **settings: Any) -> Stream:
+        """Hand the rows of the data set to something outside of the storage root, in the same commit as the tables.
+
+        Args:
+            sink: The sink.
+            name: The operator's name.
+            schema: The columns, as DDL, where they do not follow from those of the streams.
+            settings: As :meth:`Stream.to_sink` takes them.
+
+        Raises:
+            PipelineError: It is no sink, or the data set is computed of no stream.
+
+        >>> from dagster_operators import FileSource, Pipeline, PostgresSink
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+        >>> rows.data_set().distinct("k").to_sink(PostgresSink("dbname=shop", "keys"), name="keys").name
+        'keys'
+        """
+        return self.to_stream(name=name, schema=schema).to_sink(sink, **settings)

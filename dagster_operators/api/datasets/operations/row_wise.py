@@ -1,0 +1,180 @@
+"""Operations on rows one by one, on parts, and unions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.api.datasets.base import Bag, Operation, Translation
+from dagster_operators.api.datasets.row_types import RowType, Types, united
+from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.optimizer import estimates, strategies
+from dagster_operators.optimizer.descriptors import RowWise
+from dagster_operators.optimizer.estimates import Estimate
+from dagster_operators.optimizer.program import Node, Source, Union
+from dagster_operators.optimizer.properties.fields import Field, Forwarding
+from dagster_operators.optimizer.strategies import DriverStrategy
+
+
+@dataclass(frozen=True)
+class RowsAtHand(Operation):
+    """Rows that the program has.
+
+    Attributes:
+        rows: The rows.
+        estimate: How much there is of them, as far as that is known.
+    """
+
+    rows: Sequence[Any]
+    estimate: Estimate = estimates.UNKNOWN
+    kind: ClassVar[str] = "Data Source"
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        del operator, rows
+        return None
+
+    @override
+    def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
+        source = Source(data_set.shown, parallelism=data_set.own_parallelism or 1, estimate=data_set.hints.applied(self.estimate))
+        source.work = list(map(data_set.make_row, self.rows))
+        return source
+
+
+class United(Operation):
+    """The rows of two data sets."""
+
+    kind: ClassVar[str] = "Union"
+    is_union: ClassVar[bool] = True
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        return united(rows[0], rows[1], "a union", operator)
+
+    @override
+    def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
+        first, second = inputs
+        return Union(data_set.shown, first, second, estimate=estimates.added(first.estimate, second.estimate))
+
+
+class _OneInput(Operation):
+    takes_over_parallelism: ClassVar[bool] = True
+    strategy: ClassVar[DriverStrategy]
+    guess: ClassVar[Callable[[Estimate], Estimate]]
+
+    @override
+    def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
+        (source,) = inputs
+        estimate = data_set.hints.applied(type(self).guess(source.estimate), source.estimate)
+        return Node(
+            self.kind, data_set.shown, [source], parallelism=translation.parallelism_of(data_set),
+            descriptors=[RowWise(self.strategy)], estimate=estimate, forwarding=[self.forwarding(data_set)],
+            broadcasts=translation.broadcasts(data_set), work=self.work(data_set),
+        )  # fmt: skip
+
+    def forwarding(self, data_set: Bag) -> Forwarding:
+        return data_set.forwarding()
+
+    def work(self, data_set: Bag) -> Work:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Mapped(_OneInput):
+    """A row for each row."""
+
+    function: Callable[[Any], Any]
+    kind: ClassVar[str] = "Map"
+    strategy: ClassVar[DriverStrategy] = strategies.MAP
+    guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.same_rows
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        del operator, rows
+        return None
+
+    @override
+    def work(self, data_set: Bag) -> Work:
+        return Work(data_set.function(self.function))
+
+
+@dataclass(frozen=True)
+class Projected(_OneInput):
+    """Some fields of each row."""
+
+    positions: tuple[Field, ...]
+    kind: ClassVar[str] = "Map"
+    takes_over_parallelism: ClassVar[bool] = False
+    strategy: ClassVar[DriverStrategy] = strategies.MAP
+    guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.same_rows
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        del operator
+        return rows[0].picked(self.positions)
+
+    @override
+    def forwarding(self, data_set: Bag) -> Forwarding:
+        return Forwarding(tuple((field, number) for number, field in enumerate(self.positions)))
+
+    @override
+    def work(self, data_set: Bag) -> Work:
+        return Work(data_set.function(lambda row: tuple(row[field] for field in self.positions)))
+
+
+@dataclass(frozen=True)
+class _Emitting(_OneInput):
+    function: Callable[[Any], Any]
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        del operator, rows
+        return None
+
+    @override
+    def work(self, data_set: Bag) -> Work:
+        return Work(data_set.function(self.function, several=True), several=True)
+
+
+@dataclass(frozen=True)
+class FlatMapped(_Emitting):
+    """Any number of rows for each."""
+
+    kind: ClassVar[str] = "FlatMap"
+    strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
+    guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.several_rows
+
+
+@dataclass(frozen=True)
+class Filtered(_OneInput):
+    """The rows for which a function is true."""
+
+    function: Callable[[Any], bool]
+    kind: ClassVar[str] = "Filter"
+    strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
+    guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.half
+
+    @override
+    def types(self, operator: str, rows: Sequence[RowType]) -> Types:
+        del operator
+        return rows[0].types
+
+    @override
+    def forwarding(self, data_set: Bag) -> Forwarding:
+        return Forwarding.everything()
+
+    @override
+    def work(self, data_set: Bag) -> Work:
+        return Work(data_set.function(self.function, call=lambda function: function), condition=True)
+
+
+@dataclass(frozen=True)
+class PartsMapped(_Emitting):
+    """Any number of rows for each part."""
+
+    kind: ClassVar[str] = "MapPartition"
+    strategy: ClassVar[DriverStrategy] = strategies.MAP_PARTITION
+    guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.unknown

@@ -1,0 +1,212 @@
+"""A program whose data set is computed of a pipeline's streams, as the dataflow's operator needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
+from functools import cached_property
+from types import FunctionType, MethodType
+from typing import Any, ClassVar, Final
+
+from typing_extensions import override
+
+from dagster_operators.api.datasets.base import Bag, Operation, Translation, explicit_parallelism
+from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
+from dagster_operators.api.datasets.stream_input import StreamInput
+from dagster_operators.api.datasets.types_of_fields import schema_of
+from dagster_operators.errors import PlanError
+from dagster_operators.functions.content import closed_over, digest_of
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.datasets.data_sets import SINK, DataSetProgram
+from dagster_operators.operators.datasets.running.packed_rows import is_record
+from dagster_operators.optimizer.estimates import Estimate
+from dagster_operators.optimizer.planning import OptimizedPlan, optimized
+from dagster_operators.optimizer.program import Sink, Source, ordered
+from dagster_operators.optimizer.strategies import ExecutionMode
+from dagster_operators.types.schema import Schema
+
+_OWN: Final = "dagster_operators"
+
+
+class StreamProgram(DataSetProgram):
+    """A program.
+
+    Args:
+        data_set: The data set that it computes.
+        streams: The streams that it reads.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (*DataSetProgram.kept, "streams")
+
+    def __init__(self, data_set: Bag, streams: Sequence[StreamRef]) -> None:
+        self.data_set = data_set
+        known = {bag: number for number, bag in enumerate(bags_before(data_set))}
+        self.outline = tuple(_line(bag, known, streams) for bag in known)
+        self.functions = tuple(dict.fromkeys(function for bag in known for function in _functions_of(bag)))
+        self.code = digest_of(*self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)))
+        self.streams = tuple(map(str, streams))
+        self.columns = None if data_set.fields is None else tuple(data_set.fields)
+
+    @cached_property
+    def _program(self) -> Bag:
+        if "data_set" not in vars(self):
+            raise PlanError(
+                "a program of data sets is not in a stored plan, but for what it is made of",
+                remedy="run the program that defines the pipeline",
+            )
+        return self.data_set
+
+    @cached_property
+    def _refs(self) -> list[StreamRef]:
+        """The streams as the program's own operations name them, in the order of the operator's inputs."""
+        inputs = [bag.operation for bag in bags_before(self._program) if isinstance(bag.operation, StreamInput)]
+        by_name = {str(operation.stream): operation.stream for operation in inputs}
+        return [by_name[name] for name in self.streams]
+
+    @property
+    @override
+    def modules(self) -> tuple[str, ...]:
+        places = (getattr(function, "__module__", None) or type(function).__module__ for function in self.functions)
+        return tuple(dict.fromkeys(places))
+
+    @cached_property
+    @override
+    def records(self) -> tuple[type, ...]:
+        return tuple(dict.fromkeys(kind for function in self.functions for kind in _records_of(function)))
+
+    @override
+    def schema(self, inputs: Sequence[Schema]) -> Schema:
+        return schema_of(self._program, dict(zip(self._refs, inputs, strict=True)))
+
+    @override
+    def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
+        translation = Translation(parallelism, estimates=dict(zip(self._refs, estimates, strict=True)))
+        node = translation.node(self._program)
+        sinks = [Sink(SINK, node, parallelism=explicit_parallelism(self._program) or parallelism)]
+        sources = dict(_sources(sinks, self._refs))  # gives them names of their own, which the plan has
+        return optimized(sinks, ExecutionMode.BATCH), sources
+
+
+def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tuple[str, int | list[Any]]]:
+    """The sources of a program by names of their own, which they are given, each with its stream's number or its rows."""
+    for number, node in enumerate(ordered(sinks)):
+        if isinstance(node, Source):
+            node.name = f"{node.name} {number}"
+            given: Any = node.work
+            yield node.name, streams.index(given) if isinstance(given, StreamRef) else given
+
+
+def bags_before(data_set: Bag) -> list[Bag]:
+    """A data set and all that it is made of, each once, behind those that it reads."""
+    found: dict[Bag, None] = {}
+    waiting = [data_set]
+    while waiting:
+        current = waiting[-1]
+        missing = [bag for bag in _read_by(current) if bag not in found]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        found[current] = None
+    return list(found)
+
+
+def _read_by(bag: Bag) -> list[Bag]:
+    within = [getattr(bag.operation, field.name) for field in _settings(bag.operation)]
+    return [*bag.inputs, *bag.broadcasts.values(), *(value for value in within if isinstance(value, Bag))]
+
+
+def _settings(operation: Operation) -> tuple[Any, ...]:
+    return fields(operation) if hasattr(operation, "__dataclass_fields__") else ()  # type: ignore[arg-type]
+
+
+def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> str:
+    """An operation with its settings, in which functions and other data sets are numbers."""
+    operation = bag.operation
+    if isinstance(operation, StreamInput):
+        return f"{known[bag]}: stream {streams.index(operation.stream)}"
+    named = {field.name: getattr(operation, field.name) for field in _settings(operation)}
+    shown = [f"{name}={_shown(value, known)}" for name, value in named.items() if name != "rows" and value is not None]
+    reads = [str(known[source]) for source in bag.inputs]
+    more = [f"{name}: {known[source]}" for name, source in bag.broadcasts.items()]
+    of = {
+        "name": bag.shown, "fields": bag.fields, "declared": bag.declared, "parallelism": bag.own_parallelism,
+        "forwarded": [moves for number in range(len(bag.inputs)) if (moves := bag.forwarding(number).moves)] or None,
+        "parameters": {name: digest_of(value) for name, value in bag.parameters.items()} or None,
+    }  # fmt: skip
+    said = [f"{name}={value}" for name, value in of.items() if value is not None]
+    return f"{known[bag]}: {operation.kind}({', '.join(reads + more)}) {', '.join([*shown, *said])}"
+
+
+def _shown(value: Any, known: Mapping[Bag, int]) -> str:
+    """A setting as text, the same in every process; a function of the user's by that word, since its digest tells it apart."""
+    parts: list[Any] | None = None
+    name = type(value).__qualname__
+    if isinstance(value, Bag):
+        return str(known[value])
+    if value is None or isinstance(value, str | int | float | bool):
+        return repr(value)
+    if isinstance(value, Enum | type):
+        return value.name if isinstance(value, Enum) else value.__qualname__
+    if isinstance(value, Mapping):
+        name, parts = "", [part for item in value.items() for part in item]
+    elif isinstance(value, tuple | list):
+        name, parts = "", list(value)
+    elif _is_own(value):
+        name, parts = getattr(value, "__qualname__", name), _held(value)
+    else:
+        name = "function" if callable(value) else f"{name} {digest_of(value)}"
+    return name if parts is None else f"{name}({', '.join(_shown(part, known) for part in parts)})"
+
+
+def _is_own(value: Any) -> bool:
+    place = getattr(value, "__module__", "") if isinstance(value, FunctionType) else type(value).__module__
+    return (place or "").partition(".")[0] == _OWN
+
+
+def _functions_of(bag: Bag) -> Iterator[Any]:
+    for field in _settings(bag.operation):
+        yield from user_functions(getattr(bag.operation, field.name), set())
+
+
+def user_functions(value: Any, seen: set[int]) -> Iterator[Any]:
+    """The user's own functions and callable objects in a value of this package's, which may hold them in closures.
+
+    Args:
+        value: The value.
+        seen: The identities of the values that were looked into.
+    """
+    if id(value) in seen or isinstance(value, Bag | type | str | bytes | int | float) or value is None:
+        return
+    seen.add(id(value))
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from user_functions(part, seen)
+    elif isinstance(value, Mapping):
+        yield from user_functions(list(value.values()), seen)
+    elif isinstance(value, MethodType):
+        yield from user_functions(value.__self__, seen)
+    elif _is_own(value):
+        yield from user_functions(_held(value), seen)
+    elif callable(value):
+        yield value
+
+
+def _held(value: Any) -> list[Any]:
+    if isinstance(value, FunctionType):
+        cells = [held for _, held in closed_over(value)]
+        return [*cells, *(value.__defaults__ or ())]
+    if hasattr(value, "__dataclass_fields__"):
+        return [getattr(value, field.name) for field in fields(value)]
+    return list(vars(value).values()) if hasattr(value, "__dict__") else []
+
+
+def _records_of(function: Any) -> Iterator[type]:
+    """The types of records that a function of the user's may make: those of its module, and those that it is given."""
+    call = function if isinstance(function, FunctionType) else type(function).__call__
+    if not isinstance(call, FunctionType):
+        return
+    around = [held for _, held in closed_over(call)]
+    of_module = [value for value in call.__globals__.values() if getattr(value, "__module__", None) == call.__module__]
+    yield from (value for value in (*around, *of_module) if is_record(value))

@@ -1,0 +1,176 @@
+"""A program of data sets as an operator of a dataflow: rows of streams in, the rows of a data set out, epoch by epoch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from typing_extensions import override
+
+from dagster_operators.errors import located
+from dagster_operators.functions.references import ObjectReference
+from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.values import Fields
+from dagster_operators.operators.by_reference import ByReference
+from dagster_operators.operators.datasets.running.engine_jobs import EngineJobs
+from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
+from dagster_operators.operators.datasets.running.execution import Execution
+from dagster_operators.operators.datasets.running.files_of_streams import RowsAtHand, StreamRows, TableRows
+from dagster_operators.operators.datasets.running.fragment_task import Source
+from dagster_operators.operators.engine_schema import empty, schema_of
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.optimizer.estimates import Estimate
+from dagster_operators.optimizer.planning import OptimizedPlan
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SINK: Final = "out"
+"""The name of a program's sink."""
+
+
+class DataSetProgram(ABC):
+    """A program whose data set is computed of streams.
+
+    Attributes:
+        outline: A line for each operation, which says what it is and what its settings are.
+        functions: The user's functions, in the order of the outline.
+        code: A digest of the functions, and of the rows that the program has.
+        columns: The names of the fields; None where only an engine knows the columns.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("outline", "functions", "code", "columns")
+    """The attributes that a stored plan has."""
+    outline: tuple[str, ...]
+    functions: tuple[Any, ...]
+    code: str
+    columns: tuple[str, ...] | None
+
+    @property
+    @abstractmethod
+    def modules(self) -> tuple[str, ...]:
+        """The user's modules that functions come from."""
+
+    @property
+    @abstractmethod
+    def records(self) -> tuple[type, ...]:
+        """The types of the user's own records, which rows may be or have."""
+
+    @abstractmethod
+    def schema(self, inputs: Sequence[Schema]) -> Schema:
+        """The columns of the data set.
+
+        Args:
+            inputs: The columns of each stream.
+
+        Raises:
+            PipelineError: They are not known.
+        """
+
+    @abstractmethod
+    def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
+        """The cheapest plan, and by the name of each of its sources the number of the stream, or the rows at hand.
+
+        Args:
+            parallelism: The number of parts of operators that say nothing else.
+            estimates: How much there is of each stream.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataSets(ByReference):
+    """A program of data sets.
+
+    Attributes:
+        program: The program. A plan that was read gives a reference, resolved when it is asked for.
+    """
+
+    kind: ClassVar[str] = "data_sets"
+    referred: ClassVar[str] = "program"
+    stateless: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = False
+    by_epoch: ClassVar[bool] = True
+    program: DataSetProgram
+
+    @override
+    def _refer(self, given: DataSetProgram) -> ObjectReference:
+        return ObjectReference.to(given, tuple(name for name in vars(given) if name not in given.kept))
+
+    @override
+    def encode(self) -> Fields:
+        return {"name": self.name, "chain": self.chain, "program": self.reference}
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"program": list(self.program.outline), "code": self.program.code}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return tuple(replace(port, whole=True) for port in super().inputs(types))
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        return StreamType(self.program.columns)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
+        return dict.fromkeys(self.program.columns or (), everything)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> DataSetWork:
+        """Fragments of the cheapest plan, as jobs of the engine."""
+        return DataSetWork(self)
+
+
+@dataclass(frozen=True)
+class DataSetWork(RelationalOperator[str]):
+    """A program of data sets at work.
+
+    Attributes:
+        logical: The operator that it was lowered from.
+    """
+
+    logical: DataSets
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[str]:
+        with located(operator=self.logical.name):
+            schema = self.logical.program.schema([schema_of(frame) for frame in inputs])
+            schema.to_arrow()  # workers are given the types
+        text = schema.to_json()
+        return Analysis(empty(inputs[0].sparkSession, text), facts=text)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[str]) -> Rows:
+        program, name = self.logical.program, self.logical.name
+        exchanges = context.exchanges(name)
+        exchanges.make()
+        folder = ExchangeFolder(exchanges.files, exchanges.path, exchanges.shipped)
+        jobs = EngineJobs(context.session, program.modules, name, program.records)
+        streams = [
+            StreamRows(() if frame is None else tuple(jobs.spill(frame, folder, f"stream-{number}")))
+            for number, frame in enumerate(inputs)
+        ]
+        estimates = [
+            Estimate(sum(chunk.size for chunk in stream.chunks), sum(chunk.rows for chunk in stream.chunks)) for stream in streams
+        ]
+        sink = TableRows(Schema.from_json(analysed.facts).to_arrow(), name)
+        with located(operator=name):
+            plan, given = program.plan(exchanges.parallelism, estimates)
+            sources: dict[str, Source] = {
+                source: streams[rows] if isinstance(rows, int) else RowsAtHand(rows) for source, rows in given.items()
+            }
+            results = Execution(plan, folder, jobs.run, sources, {SINK: sink}, ended_round=exchanges.ended_round).run()
+        context.figure(name, "jobs", results.jobs)
+        for iteration, supersteps in results.supersteps.items():
+            context.figure(name, f"supersteps of {iteration}", supersteps)
+        for accumulator, value in results.accumulators.items():
+            if isinstance(value.value, int | float):
+                context.figure(name, f"accumulator {accumulator}", value.value)
+        chunks = results.sinks.get(SINK, [])
+        return exchanges.read([(chunk.file, chunk.size, chunk.rows) for chunk in chunks], analysed.facts)

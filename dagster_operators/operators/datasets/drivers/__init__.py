@@ -1,0 +1,1 @@
+"""Drivers: each does an operator's work on the rows of a part, by one strategy."""

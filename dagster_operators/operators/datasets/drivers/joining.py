@@ -1,0 +1,158 @@
+"""Drivers of joins, co-groups and products: functions of rows of two inputs.
+
+A join gives the rows of both inputs to its function, None in place of a row that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.operators.datasets.drivers.driver import Driver, driver_for
+from dagster_operators.operators.datasets.rows import Key, Row, groups, key_of
+from dagster_operators.optimizer import strategies
+from dagster_operators.optimizer.strategies import DriverStrategy
+
+_NOTHING: tuple[Row, ...] = (None,)
+
+
+class PairDriver(Driver):
+    """Calls a function with pairs of rows."""
+
+    def pair(self, first: Row, second: Row) -> None:
+        """Collect what the function gives for two rows."""
+        result = self.context.function(first, second)
+        if not self.context.work.several:
+            self.context.collect(result)
+            return
+        for row in result:
+            self.context.collect(row)
+
+
+class HashJoinDriver(PairDriver):
+    """Builds a table of one input, and looks up the rows of the other in it."""
+
+    builds: ClassVar[int]
+    """The input that the table is built of."""
+
+    @override
+    def prepare(self) -> None:
+        key = key_of(self._keys(self.builds))
+        self._table: dict[Key, list[Row]] = {}
+        for row in self.rows(self.builds):
+            self._table.setdefault(key(row), []).append(row)
+
+    @override
+    def run(self) -> None:
+        work, key = self.context.work, key_of(self._keys(1 - self.builds))
+        keeps_built, keeps_probed = (work.keeps_first, work.keeps_second)[:: 1 if self.builds == 0 else -1]
+        met: set[Key] = set()
+        for row in self.rows(1 - self.builds):
+            partners = self._table.get(key(row))
+            if partners is None:
+                if keeps_probed:
+                    self._pair(None, row)
+                continue
+            met.add(key(row))
+            for partner in partners:
+                self._pair(partner, row)
+        if keeps_built:
+            for row in (row for key, rows in self._table.items() if key not in met for row in rows):
+                self._pair(row, None)
+
+    @override
+    def cleanup(self) -> None:
+        self._table = {}
+
+    def _keys(self, number: int) -> tuple[int | str, ...]:
+        return self.context.work.keys if number == 0 else self.context.work.second_keys
+
+    def _pair(self, built: Row, probed: Row) -> None:
+        first, second = (built, probed) if self.builds == 0 else (probed, built)
+        self.pair(first, second)
+
+
+class HashJoinFirstDriver(HashJoinDriver):
+    """Builds a table of the first input."""
+
+    builds: ClassVar[int] = 0
+
+
+class HashJoinSecondDriver(HashJoinDriver):
+    """Builds a table of the second input."""
+
+    builds: ClassVar[int] = 1
+
+
+class TwoGroups(PairDriver):
+    """Goes through the groups of two inputs that are sorted by their keys in the same directions."""
+
+    def both(self) -> Iterator[tuple[Iterable[Row], Iterable[Row]]]:
+        """The groups of each key that is in some input; without rows where it is not in the other."""
+        work = self.context.work
+        firsts = {key: list(rows) for key, rows in groups(self.rows(0), work.keys)}
+        seconds = {key: list(rows) for key, rows in groups(self.rows(1), work.second_keys)}
+        for key, rows in firsts.items():
+            yield rows, seconds.pop(key, [])
+        for rows in seconds.values():
+            yield [], rows
+
+
+class MergeJoinDriver(TwoGroups):
+    """Joins inputs that are sorted by their keys."""
+
+    @override
+    def run(self) -> None:
+        work = self.context.work
+        for firsts, seconds in self.both():
+            if (not firsts and not work.keeps_second) or (not seconds and not work.keeps_first):
+                continue
+            for first in firsts or _NOTHING:
+                for second in seconds or _NOTHING:
+                    self.pair(first, second)
+
+
+class CoGroupDriver(TwoGroups):
+    """Calls a function with the rows of a key of both inputs."""
+
+    @override
+    def run(self) -> None:
+        for firsts, seconds in self.both():
+            for result in self.context.function(iter(firsts), iter(seconds)):
+                self.context.collect(result)
+
+
+class ProductDriver(PairDriver):
+    """Calls a function with all pairs; the rows of the second input are kept."""
+
+    @override
+    def run(self) -> None:
+        seconds = list(self.rows(1))
+        for first in self.rows(0):
+            for second in seconds:
+                self.pair(first, second)
+
+
+def _register(driver: type[Driver], *several: DriverStrategy) -> None:
+    for strategy in several:
+        driver_for(strategy, driver)
+
+
+_register(
+    HashJoinFirstDriver, strategies.HYBRID_HASH_FIRST, strategies.CACHED_HASH_FIRST, strategies.LEFT_HASH_FIRST,
+    strategies.RIGHT_HASH_FIRST, strategies.FULL_HASH_FIRST,
+)  # fmt: skip
+_register(
+    HashJoinSecondDriver, strategies.HYBRID_HASH_SECOND, strategies.CACHED_HASH_SECOND, strategies.LEFT_HASH_SECOND,
+    strategies.RIGHT_HASH_SECOND, strategies.FULL_HASH_SECOND,
+)  # fmt: skip
+_register(
+    MergeJoinDriver, strategies.MERGE, strategies.LEFT_OUTER_MERGE, strategies.RIGHT_OUTER_MERGE, strategies.FULL_OUTER_MERGE
+)
+_register(CoGroupDriver, strategies.CO_GROUP)
+_register(
+    ProductDriver, strategies.BLOCKED_LOOPS_FIRST, strategies.BLOCKED_LOOPS_SECOND, strategies.STREAMED_LOOPS_FIRST,
+    strategies.STREAMED_LOOPS_SECOND,
+)  # fmt: skip

@@ -1,0 +1,141 @@
+"""Fragments run by an engine, and the data sets that they wrote down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from dagster_operators.operators.datasets.context import Accumulator, add_up
+from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder, Stored
+from dagster_operators.operators.datasets.running.fragment_task import Job, Report, Round, SinkWriter, Source
+from dagster_operators.operators.datasets.running.fragments import READ, Fragment, FragmentStep, Incoming, Numbers, Outgoing
+from dagster_operators.operators.datasets.running.placing import range_bounds
+from dagster_operators.optimizer.properties.ordering import Ordering
+from dagster_operators.optimizer.strategies import DriverStrategy, Ship
+
+Launch: TypeAlias = Callable[[Job], list[Report]]
+"""Runs the tasks of a job, and gives their reports."""
+
+
+@dataclass
+class Results:
+    """What a run of a plan came to.
+
+    Attributes:
+        sinks: The chunks of each sink, by its name.
+        accumulators: The values of the functions' accumulators, by name.
+        supersteps: The number of rounds of each iteration, by its name.
+        rows: The number of rows that came out of each operator, by its name.
+        jobs: The number of jobs that an engine was given.
+    """
+
+    sinks: dict[str, list[Chunk]] = field(default_factory=dict)
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    supersteps: dict[str, int] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    jobs: int = 0
+
+
+class FragmentRuns:
+    """Runs fragments as jobs of an engine.
+
+    Args:
+        folder: The folder of the exchanges.
+        launch: Runs jobs.
+        sinks: The writers of the sinks, by their names.
+
+    Attributes:
+        numbers: Gives numbers of data sets.
+        stored: The data sets that were written down, by number.
+        sources: The sources that are read, by the number that their rows have.
+        results: What the run came to so far.
+    """
+
+    def __init__(self, folder: ExchangeFolder, launch: Launch, sinks: Mapping[str, SinkWriter]) -> None:
+        self._folder = folder
+        self._launch = launch
+        self._sinks = sinks
+        self.numbers = Numbers()
+        self.stored: dict[int, Stored] = {}
+        self.sources: dict[int, Source] = {}
+        self.results = Results()
+
+    def is_ready(self, fragment: Fragment) -> bool:
+        """Whether all that a fragment reads is there."""
+        return all(number in self.stored or number in self.sources for number in _read_by(fragment))
+
+    def run(self, fragments: Sequence[Fragment], now: Round | None = None) -> list[Report]:
+        """Run fragments, and take down what they wrote.
+
+        Args:
+            fragments: The fragments; none reads what another one writes.
+            now: The round that they are in.
+        """
+        read = {number for fragment in fragments for number in _read_by(fragment)}
+        job = Job(
+            self._folder, tuple(fragments), {number: self.stored[number] for number in read if number in self.stored},
+            {number: self.sources[number] for number in read if number in self.sources}, self._sinks, now,
+        )  # fmt: skip
+        reports = self._launch(job)
+        self.results.jobs += 1
+        for report in reports:
+            if report.error is not None:
+                raise report.error
+        outgoing = [out for fragment in fragments for out in fragment.outgoing]
+        for out in outgoing:
+            self.stored[out.stored] = Stored()
+        for report in reports:
+            for number, parts in report.stored.items():
+                self.stored[number].add(parts)
+            for name, chunks in report.sinks.items():
+                self.results.sinks.setdefault(name, []).extend(chunks)
+            add_up(self.results.accumulators, report.accumulators)
+            self.results.rows.update(report.rows)
+        for out in outgoing:
+            if out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None:
+                self._split(out, out.ordering, [key for report in reports for key in report.samples.get(out.stored, ())])
+        return reports
+
+    def _split(self, out: Outgoing, ordering: Ordering, samples: Iterable[Any]) -> None:
+        """Move rows into ranges, once their keys are known."""
+        raw = self.numbers.new()
+        self.stored[raw] = self.stored.pop(out.stored)
+        known = replace(out, step=0, bounds=range_bounds(ordering, samples, out.parts))
+        parallelism = 1 + max(self.stored[raw].parts, default=0)
+        step = FragmentStep(0, out.reader, READ, Work(), (Incoming(stored=raw),))
+        self.run([Fragment((step,), (known,), parallelism, 0)])
+        self.forget([raw])
+
+    def handed_on(self, name: str, strategy: DriverStrategy, work: Work, inputs: Sequence[Incoming], parallelism: int) -> Stored:
+        """What a step by itself makes of data sets that were written down; rows stay in their parts.
+
+        Args:
+            name: The name that errors have.
+            strategy: How the step's work is done.
+            work: The work.
+            inputs: Where its rows come from.
+            parallelism: The number of parts.
+        """
+        result = self.numbers.new()
+        step = FragmentStep(0, name, strategy, work, tuple(inputs))
+        self.run([Fragment((step,), (Outgoing(result, 0, Ship.FORWARD, parallelism),), parallelism, 0)])
+        return self.stored.pop(result)
+
+    def forget(self, numbers: Iterable[int], more: Iterable[Stored] = ()) -> None:
+        """Delete the files of data sets that nobody reads any more.
+
+        Args:
+            numbers: Their numbers.
+            more: Data sets that have no number any more.
+        """
+        gone = [*more, *(self.stored.pop(number) for number in numbers if number in self.stored)]
+        kept = {chunk.file for stored in self.stored.values() for chunk in stored.chunks}
+        self._folder.delete({chunk.file for stored in gone for chunk in stored.chunks} - kept)
+
+
+def _read_by(fragment: Fragment) -> set[int]:
+    numbers = {incoming.stored for step in fragment.steps for incoming in step.inputs if incoming.stored is not None}
+    return numbers | {number for step in fragment.steps for number in step.broadcasts.values()}

@@ -1,0 +1,291 @@
+"""A task: the steps of a fragment at work on one part, which reads rows that were written down, and writes others down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Final, Protocol
+
+from dagster_operators.errors import OperatorsError
+from dagster_operators.operators.datasets.context import (
+    Accumulator,
+    Aggregator,
+    IterationContext,
+    RuntimeContext,
+    add_up,
+)
+from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
+from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
+from dagster_operators.operators.datasets.rows import Row, in_order, key_of
+from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder, Stored
+from dagster_operators.operators.datasets.running.fragments import (
+    JOINED,
+    READ,
+    UPDATE,
+    WRITE,
+    Fragment,
+    FragmentStep,
+    Incoming,
+    Outgoing,
+)
+from dagster_operators.operators.datasets.running.packed_rows import remember_records
+from dagster_operators.operators.datasets.running.placing import SAMPLED, KeySample, placing
+from dagster_operators.operators.datasets.task import Step, run_task
+from dagster_operators.optimizer.strategies import Ship
+
+_OWN: Final = (READ, JOINED, WRITE, UPDATE)
+_REGISTERED: Final = (grouping, joining, reducing, row_wise)
+
+
+class Source(Protocol):
+    """Rows of a source, which are no rows of an exchange."""
+
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterator[Row]:
+        """The rows of a part.
+
+        Args:
+            folder: The folder of the exchanges.
+            part: The part.
+            parts: The number of parts.
+        """
+
+
+class SinkWriter(Protocol):
+    """Takes the rows of a sink's part."""
+
+    def open(self, folder: ExchangeFolder, part: int) -> Callable[[Iterable[Row]], list[Chunk]]:
+        """A function that writes rows into files of the folder, and gives the chunks."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """The round of an iteration that a task is in.
+
+    Attributes:
+        superstep: The number of the round, from 1.
+        previous: The value of each aggregator in the round before, by name.
+        aggregators: The aggregators, by name.
+    """
+
+    superstep: int
+    previous: Mapping[str, Any]
+    aggregators: Mapping[str, Aggregator]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Fragments of one level, for the tasks of an engine.
+
+    Attributes:
+        folder: The folder of the exchanges.
+        fragments: The fragments.
+        stored: The data sets that were written down and are read, by number.
+        sources: The sources that are read, by the number that their rows have.
+        sinks: The writers of sinks, by the sink's name.
+        round: The round that the fragments are in.
+        records: The types of the user's own records.
+        drivers: The drivers of strategies of packages from outside, by the strategy's name.
+    """
+
+    folder: ExchangeFolder
+    fragments: tuple[Fragment, ...]
+    stored: Mapping[int, Stored]
+    sources: Mapping[int, Source] = field(default_factory=dict)
+    sinks: Mapping[str, SinkWriter] = field(default_factory=dict)
+    round: Round | None = None
+    records: tuple[type, ...] = ()
+    drivers: Mapping[str, tuple[type[Driver], type[ChainedDriver] | None]] = field(default_factory=dict)
+
+    def with_drivers(self) -> Job:
+        """The job with the drivers that packages from outside registered here."""
+        strategies = {step.strategy.name: step.strategy for fragment in self.fragments for step in fragment.steps}
+        drivers = {name: drivers_of(strategy) for name, strategy in strategies.items() if strategy not in _OWN}
+        outside = {name: pair for name, pair in drivers.items() if not pair[0].__module__.startswith("dagster_operators.")}
+        return replace(self, drivers=outside)
+
+    @property
+    def tasks(self) -> list[tuple[int, int]]:
+        """The number of each fragment with each of its parts."""
+        return [(number, part) for number, fragment in enumerate(self.fragments) for part in range(fragment.parallelism)]
+
+
+@dataclass
+class Report:
+    """A task's results.
+
+    Attributes:
+        stored: The chunks that were written, by data set and part.
+        sinks: The chunks that were written for sinks, by name.
+        samples: Keys of rows that move by ranges which are not known yet, by data set.
+        accumulators: The values of the functions' accumulators.
+        aggregators: Those of the iteration's aggregators.
+        rows: The number of rows that came out of each operator, by its name.
+        error: The failure, if there was one.
+    """
+
+    stored: dict[int, dict[int, list[Chunk]]] = field(default_factory=dict)
+    sinks: dict[str, list[Chunk]] = field(default_factory=dict)
+    samples: dict[int, list[Any]] = field(default_factory=dict)
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    aggregators: dict[str, Accumulator] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    error: OperatorsError | None = None
+
+
+def run_part(job: Job, number: int, part: int) -> Report:
+    """Run a fragment on one of its parts.
+
+    Args:
+        job: The fragments.
+        number: The fragment's number.
+        part: The part.
+    """
+    report = Report()
+    remember_records(job.records)
+    drivers_as_sent(job.drivers)
+    try:
+        _Part(job, job.fragments[number], part, report).run()
+    except OperatorsError as error:
+        report = Report(error=error)
+    return report
+
+
+class _Part:
+    def __init__(self, job: Job, fragment: Fragment, part: int, report: Report) -> None:
+        self._job = job
+        self._fragment = fragment
+        self._part = part
+        self._report = report
+        self._results: dict[int, list[Row]] = {}
+        self._readers: Counter[int] = Counter(
+            incoming.step for step in fragment.steps for incoming in step.inputs if incoming.step is not None
+        )
+        self._broadcasts: dict[int, list[Row]] = {}
+        self._chained: dict[int, FragmentStep] = {}
+
+    def run(self) -> None:
+        """Run the steps, each with those that are chained behind it."""
+        for step in self._fragment.steps:
+            follower = self._follower(step)
+            if follower is not None:
+                self._chained[step.number] = follower
+        behind = {step.number for step in self._chained.values()}
+        for step in self._fragment.steps:
+            if step.number not in behind:
+                self._run(step)
+
+    def _follower(self, step: FragmentStep) -> FragmentStep | None:
+        """The step that can work row by row behind another one: its only reader, as Flink chains operators."""
+        if self._readers[step.number] != 1 or self._leaving(step) or step.strategy in _OWN or step.claims is not None:
+            return None
+        (reader,) = (other for other in self._fragment.steps for incoming in other.inputs if incoming.step == step.number)
+        (*others, incoming) = reader.inputs
+        fits = not others and incoming.order is None and not reader.broadcasts and reader.strategy not in _OWN
+        return reader if fits and reader.strategy.chained else None
+
+    def _leaving(self, step: FragmentStep) -> list[Outgoing]:
+        return [out for out in self._fragment.outgoing if out.step == step.number]
+
+    def _run(self, head: FragmentStep) -> None:
+        steps = [head]
+        while steps[-1].number in self._chained:
+            steps.append(self._chained[steps[-1].number])
+        last = steps[-1]
+        inputs = [self._rows(incoming) for incoming in head.inputs]
+        if head.strategy == WRITE:
+            writer = self._job.sinks[head.name].open(self._job.folder, self._part)
+            self._report.sinks[head.name] = writer(inputs[0])
+            return
+        collect, finish = self._collector(last)
+        if head.strategy in _OWN:
+            for row in self._own(head, inputs):
+                collect(row)
+        else:
+            contexts = [self._context(step) for step in steps]
+            tasks = [Step(step.strategy, step.work, context) for step, context in zip(steps, contexts, strict=True)]
+            run_task(tasks[0], inputs, tasks[1:], collect=collect)
+            for context in contexts:
+                add_up(self._report.accumulators, context.accumulators)
+                if context.iteration is not None:
+                    add_up(self._report.aggregators, context.iteration.aggregators)
+        finish()
+
+    def _own(self, step: FragmentStep, inputs: list[Iterable[Row]]) -> Iterable[Row]:
+        if step.strategy == UPDATE:
+            key = key_of(step.work.keys)
+            rows = {key(row): row for row in inputs[0]}
+            rows.update((key(row), row) for row in inputs[1])
+            return rows.values()
+        return chain.from_iterable(inputs)
+
+    def _rows(self, incoming: Incoming) -> Iterable[Row]:
+        rows: Iterable[Row]
+        if incoming.step is not None:
+            rows = self._results[incoming.step]
+        elif (source := self._job.sources.get(incoming.stored or 0)) is not None:
+            rows = source.rows(self._job.folder, self._part, self._fragment.parallelism)
+        else:
+            stored = self._job.stored[incoming.stored or 0]
+            rows = self._job.folder.read(stored.chunks if incoming.everything else stored.parts.get(self._part, ()))
+        return rows if incoming.order is None else in_order(rows, incoming.order)
+
+    def _context(self, step: FragmentStep) -> RuntimeContext:
+        broadcasts = {name: self._broadcast(number) for name, number in step.broadcasts.items()}
+        context = RuntimeContext(step.name, self._part, self._fragment.parallelism, broadcasts=broadcasts)
+        now = self._job.round
+        if now is not None and step.in_round:
+            starts = {name: Accumulator(one.start, one.combine) for name, one in now.aggregators.items()}
+            context.iteration = IterationContext(now.superstep, now.previous, starts)
+        return context
+
+    def _broadcast(self, number: int) -> list[Row]:
+        if number not in self._broadcasts:
+            self._broadcasts[number] = list(self._job.folder.read(self._job.stored[number].chunks))
+        return self._broadcasts[number]
+
+    def _collector(self, step: FragmentStep) -> tuple[Callable[[Row], None], Callable[[], None]]:
+        """A function that takes a step's rows, and another one that ends it."""
+        takers: list[Callable[[Row], None]] = []
+        if step.claims is not None:
+            takers.append(step.claims.check(self._part, self._fragment.parallelism, step.name))
+        ends: list[Callable[[], None]] = []
+        if self._readers[step.number]:
+            takers.append(self._results.setdefault(step.number, []).append)
+        for out in self._leaving(step):
+            take, end = self._writing(out)
+            takers.append(take)
+            ends.append(end)
+        count = 0
+
+        def collect(row: Row) -> None:
+            nonlocal count
+            count += 1
+            for take in takers:
+                take(row)
+
+        def finish() -> None:
+            self._report.rows[step.name] += count
+            for end in ends:
+                end()
+
+        return collect, finish
+
+    def _writing(self, out: Outgoing) -> tuple[Callable[[Row], None], Callable[[], None]]:
+        writer, place = self._job.folder.writer(f"{out.stored}-{self._part}"), placing(out, self._part)
+        unknown = out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None
+        sample = KeySample(out.ordering, SAMPLED * out.parts, self._part) if unknown and out.ordering is not None else None
+
+        def take(row: Row) -> None:
+            if sample is not None:
+                sample.add(row)
+            writer.add(place(row), row)
+
+        def end() -> None:
+            writer.close()
+            self._report.stored[out.stored] = writer.parts
+            if sample is not None:
+                self._report.samples[out.stored] = sample.keys
+
+        return take, end

@@ -1,0 +1,126 @@
+"""Bulk and delta iterations: cases of Flink's tests and examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.context import RichFunction
+from tests.api.datasets.flink_cases import DATA, EXPECTED, PARALLELISM, as_row, data, is_as_expected, values
+
+pytestmark = pytest.mark.parametrize("parallelism", PARALLELISM)
+
+
+def test_a_round_whose_criterion_has_no_rows_is_the_last(parallelism):
+    program = LocalProgram(4 if parallelism == 4 else parallelism)
+    loop = values(program, "1", "2", "3", "4", "5").iterate(5)
+    step = loop.rows_of_round.reduce_group(lambda rows: [str(sum(int(row) + 1 for row in rows))])
+    result = loop.close_with(step, step.filter(lambda row: int(row) < 22)).name("loop")
+    is_as_expected(program, result, "bulk_iteration_termination")
+    assert program.supersteps == {"loop": 3}
+
+
+def least(rows):
+    listed = list(rows)
+    return [(listed[0][0], min(row[1] for row in listed))]
+
+
+def test_connected_components(parallelism):
+    program = LocalProgram(parallelism)
+    edges = data(program, "components_edges").flat_map(lambda row: [(row[0], row[1]), (row[1], row[0])])
+    vertices = data(program, "components_vertices").map(lambda row: (row[0], row[0]))
+    loop = vertices.iterate_delta(vertices, 10, 0)
+    seen = loop.workset.join(edges).where(0).equal_to(0).with_function(lambda vertex, edge: (edge[1], vertex[1]))
+    smallest = seen.group_by(0).min(1)
+    changed = smallest.join(loop.solution_set).where(0).equal_to(0).with_function(
+        lambda new, old: [tuple(new)] if new[1] < old[1] else [], several=True
+    )  # fmt: skip
+    result = loop.close_with(changed, changed).name("components")
+    is_as_expected(program, result, "delta_connected_components")
+    assert program.supersteps == {"components": 6}
+
+
+class Smaller(RichFunction):
+    """The smaller component of a vertex; how many became smaller is added up."""
+
+    def open(self, context):
+        self.updated = context.iteration.aggregators["updated"]
+
+    def __call__(self, new, old):
+        if new[1] < old[1]:
+            self.updated.add(1)
+            return tuple(new)
+        return tuple(old)
+
+
+def smaller_of_neighbours(rows, edges):
+    seen = rows.join(edges).where(0).equal_to(0).with_function(lambda vertex, edge: (edge[1], vertex[1]))
+    return seen.group_by(0).reduce_group(least)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_an_aggregator_ends_the_rounds(parallelism, delta):
+    program = LocalProgram(parallelism)
+    vertices, edges = data(program, "convergence_vertices"), data(program, "convergence_edges")
+    seen: list[int] = []
+
+    def converged(superstep, updated):
+        seen.append(updated)
+        return updated < 3
+
+    if delta:
+        loop = vertices.iterate_delta(vertices, 10, 0)
+        new = smaller_of_neighbours(loop.workset, edges)
+        step = new.join(loop.solution_set).where(0).equal_to(0).with_function(Smaller())
+    else:
+        loop = vertices.iterate(10)
+        new = smaller_of_neighbours(loop.rows_of_round, edges)
+        step = new.join(loop.rows_of_round).where(0).equal_to(0).with_function(Smaller())
+    loop.register_aggregator("updated", 0)
+    loop.register_convergence_criterion("updated", converged)
+    result = loop.close_with(step, step) if delta else loop.close_with(step)
+    is_as_expected(program, result, "aggregator_convergence")
+    assert seen == [6, 3, 2]
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_page_rank(parallelism, computed):
+    program = LocalProgram(parallelism)
+    pages = len(DATA["page_rank_pages"])
+    ranks = data(program, "page_rank_pages").map(lambda row: (row[0], 1 / pages))
+    links = data(program, "page_rank_links").group_by(0).reduce_group(
+        lambda rows: [(key, [target for _, target in listed]) for listed in [list(rows)] for key in [listed[0][0]]]
+    )  # fmt: skip
+    loop = ranks.iterate(3)
+    keys = (lambda row: row[0],) * 2 if computed else (0, 0)
+    shared = loop.rows_of_round.join(links).where(keys[0]).equal_to(keys[1]).with_function(
+        lambda rank, link: [(target, rank[1] / len(link[1])) for target in link[1]], several=True
+    )  # fmt: skip
+    new = shared.group_by(0).sum(1).map(lambda row: (row[0], 0.85 * row[1] + 0.15 / pages))
+    moved = new.join(loop.rows_of_round).where(0).equal_to(0).with_function(
+        lambda now, before: [now] if abs(now[1] - before[1]) > 0.0001 else [], several=True
+    )  # fmt: skip
+    found = dict(map(tuple, program.collect(loop.close_with(new, moved))))
+    assert found == {page: pytest.approx(rank, abs=0.01) for page, rank in as_row(EXPECTED["page_rank_3"])}
+
+
+def test_iterations_that_cannot_be_are_refused(parallelism):
+    program = LocalProgram(parallelism)
+    rows = data(program, "tuple3_small")
+    with pytest.raises(PipelineError, match="not made of those of the round"):
+        rows.iterate(2).close_with(rows.map(tuple))
+    loop = rows.iterate_delta(rows, 2, 0)
+    with pytest.raises(PipelineError, match="not made of the workset"):
+        loop.close_with(loop.workset.map(tuple), rows)
+    wrong = loop.workset.join(loop.solution_set).where(1).equal_to(1).with_function(lambda new, old: new)
+    with pytest.raises(PipelineError, match="on its key, and nothing else"):
+        loop.close_with(wrong, wrong)
+    with pytest.raises(PipelineError, match="on its key, and nothing else"):
+        loop.close_with(loop.solution_set.map(tuple), loop.workset.map(tuple))
+    with pytest.raises(PipelineError, match="key of a solution set is of fields"):
+        rows.iterate_delta(rows, 2, lambda row: row[0])
+    with pytest.raises(PipelineError, match="no aggregator 'sum'"):
+        loop.register_convergence_criterion("sum", lambda superstep, value: True)
+    with pytest.raises(PipelineError, match="read outside of the round"):
+        program.collect(rows.iterate(2).rows_of_round)

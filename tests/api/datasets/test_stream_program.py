@@ -1,0 +1,123 @@
+"""Programs of data sets as values: a change of any setting or function is seen, and nothing else is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+import pytest
+
+from dagster_operators import Pipeline
+from dagster_operators.api.datasets.base import Operation
+from dagster_operators.connectors.memory_source import MemorySource
+from dagster_operators.errors import PipelineError, PlanError
+
+pytestmark = pytest.mark.in_process
+
+ROWS = [("a", 1), ("b", 2)]
+
+
+def fingerprint(made, engine="sail"):
+    pipeline = Pipeline("p", root="unused", engine=engine)
+    rows = pipeline.source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    made(rows).to_stream(name="made", schema="a string, b long")
+    return pipeline.dataflow.nodes["made"].operator.fingerprint()
+
+
+def of(number):
+    return lambda row: (row[0], row[1] + number)
+
+
+CHANGES = {
+    "the user's function": (lambda rows: rows.map(lambda row: row), lambda rows: rows.map(lambda row: (row[0], row[1]))),
+    "a function's closure": (lambda rows: rows.map(of(1)), lambda rows: rows.map(of(2))),
+    "the kind of an aggregate": (lambda rows: rows.group_by("k").sum("v"), lambda rows: rows.group_by("k").max("v")),
+    "the field of an aggregate": (lambda rows: rows.group_by("k").max("v"), lambda rows: rows.group_by("k").max("k")),
+    "the number of first rows": (lambda rows: rows.first(1), lambda rows: rows.first(2)),
+    "the fields of the smallest row": (lambda rows: rows.min_by("v"), lambda rows: rows.min_by("k")),
+    "smallest or largest": (lambda rows: rows.min_by("v"), lambda rows: rows.max_by("v")),
+    "the key": (lambda rows: rows.distinct("k"), lambda rows: rows.distinct("v")),
+    "a computed key": (lambda rows: rows.distinct(lambda row: row[0]), lambda rows: rows.distinct(lambda row: row[1])),
+    "the order of a group": (
+        lambda rows: rows.group_by("k").sort_group("v").first(1),
+        lambda rows: rows.group_by("k").sort_group("v", "descending").first(1),
+    ),
+    "projected fields": (lambda rows: rows.project("k", "v"), lambda rows: rows.project("v", "k")),
+    "a parameter": (
+        lambda rows: rows.map(of(1)).with_parameters(a=1),
+        lambda rows: rows.map(of(1)).with_parameters(a=2),
+    ),
+    "the number of rounds": (
+        lambda rows: (loop := rows.iterate(2)).close_with(loop.rows_of_round.map(of(1))),
+        lambda rows: (loop := rows.iterate(3)).close_with(loop.rows_of_round.map(of(1))),
+    ),
+    "a function in a round": (
+        lambda rows: (loop := rows.iterate(2)).close_with(loop.rows_of_round.map(of(1))),
+        lambda rows: (loop := rows.iterate(2)).close_with(loop.rows_of_round.map(of(2))),
+    ),
+    "the sides of a join": (
+        lambda rows: rows.join(rows.map(of(1))).where(0).equal_to(0).project_first(0).project_second(1).data_set(),
+        lambda rows: rows.join(rows.map(of(1))).where(0).equal_to(0).project_second(0).project_first(1).data_set(),
+    ),
+    "which rows of a join are kept": (
+        lambda rows: rows.left_outer_join(rows).where(0).equal_to(0).with_function(max),
+        lambda rows: rows.right_outer_join(rows).where(0).equal_to(0).with_function(max),
+    ),
+    "a partitioner": (
+        lambda rows: rows.partition_custom(lambda key, parts: 0, "k"),
+        lambda rows: rows.partition_custom(lambda key, parts: 1 % parts, "k"),
+    ),
+    "a broadcast data set": (
+        lambda rows: rows.map(of(1)).with_broadcast_set(rows, "a"),
+        lambda rows: rows.map(of(1)).with_broadcast_set(rows.distinct(), "a"),
+    ),
+    "the number of parts": (
+        lambda rows: rows.map_partition(list).set_parallelism(1),
+        lambda rows: rows.map_partition(list).set_parallelism(2),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_another_program(change):
+    before, after = CHANGES[change]
+    assert fingerprint(before) == fingerprint(before)
+    assert fingerprint(before) != fingerprint(after)
+
+
+def test_settings_of_any_type_are_told_apart():
+    @dataclass(frozen=True)
+    class Since(Operation):
+        given: object
+        kind: ClassVar[str] = "Since"
+
+        def node(self, data_set, inputs, translation):
+            raise NotImplementedError
+
+    settings = [dt.date(2020, 1, 1), dt.date(2020, 1, 2), Decimal("1.0"), Decimal("1.5"), 1, "1", (1, 2), {"a": 1}, {"a": 2}]
+    assert len({fingerprint(lambda rows, given=given: rows.derive(Since(given))) for given in settings}) == len(settings)
+
+
+def test_a_stored_plan_tells_the_program_and_cannot_run_it():
+    pipeline = Pipeline("p", root="unused", engine="sail")
+    rows = pipeline.source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    rows.group_by("k").sum("v").to_table("sums")
+    again = Pipeline.from_plan(pipeline.to_plan(), root="elsewhere")
+    operator = again.dataflow.nodes["sums"].operator
+    assert operator.program.columns == ("k", "v")
+    assert operator == pipeline.dataflow.nodes["sums"].operator
+    assert operator.fingerprint() == pipeline.dataflow.nodes["sums"].operator.fingerprint()
+    with pytest.raises(PlanError, match="run the program that defines the pipeline"):
+        operator.program.plan(1, [])
+
+
+def test_what_cannot_go_back_into_a_pipeline_is_refused():
+    from dagster_operators.api.datasets.local_program import LocalProgram
+
+    with pytest.raises(PipelineError, match="computed of no stream"):
+        LocalProgram().rows(ROWS).to_table("t")
+    one, two = (Pipeline(name, root="unused").source("rows", MemorySource([ROWS], schema="k string, v long")) for name in "pq")
+    with pytest.raises(PipelineError, match="belongs to pipeline 'p'"):
+        one.data_set().union(two.data_set()).to_table("t")

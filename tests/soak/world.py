@@ -1,0 +1,135 @@
+"""A soak's storage root, what arrives for it, and what must hold of it after every action and in the end."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError
+from tests.disk import Disk
+from tests.end_to_end.drawn_parts import Part
+from tests.end_to_end.landing import put
+from tests.soak.families import Place, Program, content_of, tables_with
+
+START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+ROWS: Final = 6
+
+
+@dataclass
+class World:
+    """A program with its root, while actions are done to it.
+
+    Attributes:
+        folder: Below it everything is written.
+        program: As it is now.
+        engine: Where it runs.
+        unsure: The parts whose tables an action may have changed from what a computation anew gives, until they are rebuilt.
+        arrived: How many batches have arrived.
+        roots: How many places the root has been at.
+        disk: What the root is on, if it can be filled.
+        parts: The number of the last part's table.
+        edited: The parts that were ever edited.
+        removed: The parts that the program has no more.
+    """
+
+    folder: Path
+    program: Program
+    engine: Any
+    unsure: set[str] = field(default_factory=set)
+    arrived: int = 0
+    roots: int = 1
+    disk: Disk | None = None
+    parts: int = 100
+    edited: set[str] = field(default_factory=set)
+    removed: list[Part] = field(default_factory=list)
+
+    @property
+    def place(self) -> Place:
+        base = self.disk.place if self.disk else self.folder
+        return Place(self.folder / "landing", base / f"root{self.roots}", base / "sinks")
+
+    @property
+    def sinks(self) -> set[str]:
+        return {part.table for part in (*self.program.parts, *self.removed) if part.kind == "sink"}
+
+    def present(self) -> list[Part]:
+        """The parts of which all tables are there."""
+        tables = self.place.root / "tables"
+        return [part for part in self.program.parts if all((tables / table).exists() for table in tables_with(part))]
+
+    def pipeline(self, *, finished: bool = False) -> do.Pipeline:
+        return self.program.build(self.place, self.engine, finished=finished)
+
+    def between_epochs(self, command: Callable[[do.Pipeline], object]) -> object:
+        """What a command gives; where its error says to run an epoch first, that is done."""
+        try:
+            return command(self.pipeline())
+        except OperatorsError as error:
+            if "run an epoch first" not in error.remedy:
+                raise
+            self.pipeline().run_epoch()
+            return command(self.pipeline())
+
+    def arrive(self, chance: random.Random) -> None:
+        """A batch of rows and of change events lands; each row has a time of its own, and most are later than those before."""
+        self.arrived += 1
+        lines = ["k,v,at"]
+        for number in range(ROWS):
+            at = START + timedelta(hours=4 * self.arrived + chance.randrange(6), minutes=number, seconds=self.arrived)
+            lines.append(f"{chance.choice('abc')},{chance.randrange(60)},{at:%Y-%m-%dT%H:%M:%SZ}")
+        self._land("rows", "csv", lines)
+        self._land("events", "json", [self._event(chance, number) for number in range(3)])
+
+    def _event(self, chance: random.Random, number: int) -> str:
+        key, place = chance.randrange(4), chance.choice((0, 1000)) + 10 * self.arrived + number  # some are in another order
+        after = None if chance.random() < 0.3 else {"id": key, "v": chance.randrange(9)}
+        before = {"id": key, "v": 0} if after is None else None
+        event = {"op": "u" if after else "d", "before": before, "after": after, "source": {"lsn": place}}
+        return json.dumps({"value": json.dumps(event)})
+
+    def _land(self, folder: str, ending: str, lines: list[str]) -> None:
+        place = self.place.landing / folder
+        place.mkdir(parents=True, exist_ok=True)
+        put(place / f"{self.arrived:04d}.{ending}", "\n".join(lines) + "\n", self.arrived)
+
+    def check(self) -> None:
+        """What holds after every action: the doctor has no error, and of every epoch the numbers agree."""
+        stored = do.StoredPipeline(str(self.place.root))
+        errors = [str(finding) for finding in stored.examine() if finding.verdict == "error"]
+        assert not errors, errors
+        epochs = [epoch.epoch for epoch in stored.history()]
+        assert epochs == list(range(epochs[0], epochs[0] + len(epochs))) if epochs else True, epochs
+
+    def check_end(self) -> None:
+        """The tables and sinks are those of the same program in a root of its own, which reads everything in one epoch."""
+        self.pipeline(finished=True).run_until_caught_up()
+        last = self.pipeline(finished=True)
+        if unsure := [table for part in self.program.parts if part.table in self.unsure for table in tables_with(part)]:
+            last.rebuild(unsure)
+        whole_place = Place(self.place.landing, self.folder / "whole", self.folder / "whole_sinks")
+        whole = self.program.build(whole_place, self.engine, finished=True)
+        whole.run_until_caught_up()
+        parts = [part for part in self.program.parts if part.table not in self.unsure & self.sinks]
+        content, wanted = content_of(last, parts, self.place), content_of(whole, parts, whole_place)
+        for part in parts:
+            assert content[part.table] == wanted[part.table], difference(part, content[part.table], wanted[part.table])
+        self.check()
+
+    def copy_root(self) -> None:
+        """Go on with a copy of the root at another place; the one before is gone."""
+        before = self.place.root
+        self.roots += 1
+        shutil.copytree(before, self.place.root)
+        shutil.rmtree(before)
+
+
+def difference(part: Any, content: Any, wanted: Any) -> str:
+    """The rows that a table has too many and too few of."""
+    return f"{part}: too many {dict(content - wanted)}, too few {dict(wanted - content)}"

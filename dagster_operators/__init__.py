@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dagster_operators.api import data_sets, frontier
     from dagster_operators.api.applying import apply
     from dagster_operators.api.datasets.data_set import CustomUnaryOperation, DataSet
+    from dagster_operators.api.datasets.together import compute_together
     from dagster_operators.api.keyed_stream import KeyedStream
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.api.queries.query import Query, query
@@ -105,6 +106,7 @@ _HOME = {
     "WindowedStream": "api.windowed_stream",
     "apply": "api.applying",
     "build_definitions": "orchestration.definitions",
+    "compute_together": "api.datasets.together",
     "load_udf": "functions.library",
     "query": "api.queries.query",
     "registry": "catalog.loading",
@@ -163,6 +165,7 @@ __all__ = [
     "WindowedStream",
     "apply",
     "build_definitions",
+    "compute_together",
     "data_sets",
     "frontier",
     "load_udf",

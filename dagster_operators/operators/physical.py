@@ -191,7 +191,7 @@ class StageContext(Protocol):
             operator: The physical operator's name: that of the logical one, for a further part with the part's name behind it.
         """
 
-    def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
+    def put_out(self, operator: str, port: str, rows: Callable[[], Rows]) -> None:
         """Give the rows of one of the operator's side outputs; they are made only if somebody reads them."""
 
     def state(self, operator: str, table: str) -> StateRuns:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.additions import undone
@@ -15,6 +16,42 @@ from dagster_operators.operators.datasets.data_sets import DataSets
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
+
+
+def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = MappingProxyType({})) -> Stream:
+    """The stream of a data set's rows, whose operator computes further data sets beside it.
+
+    Args:
+        data_set: The data set.
+        name: The operator's name.
+        sides: The further data sets, by the names of their side outputs.
+
+    Raises:
+        PipelineError: One of them is computed of no stream, or they are computed of streams of several pipelines.
+    """
+    for bag in (data_set, *sides.values()):
+        if not _inputs(bag):
+            raise PipelineError(
+                "a data set that is computed of no stream cannot go back into a pipeline", operator=bag.shown,
+                remedy="begin with a stream: pipeline.source(...).data_set()",
+            )  # fmt: skip
+    inputs = _inputs(data_set, *sides.values())
+    first, *others = {id(operation.origin._dataflow): operation.origin for operation in inputs}.values()  # noqa: SLF001
+    if others:
+        raise PipelineError(
+            f"stream {others[0].name!r} belongs to pipeline {others[0]._dataflow.name!r}", operator=data_set.shown,  # noqa: SLF001
+            pipeline=first._dataflow.name,  # noqa: SLF001
+            remedy="write it to a table there and read that table with PipelineSource here",
+        )  # fmt: skip
+    origins = {operation.stream: operation.origin for operation in inputs}
+    stream: Stream = first._join(  # noqa: SLF001 - both are the fluent interface
+        DataSets, tuple(origins.values()), name, chain=True, program=StreamProgram(data_set, tuple(origins), sides)
+    )
+    return stream
+
+
+def _inputs(*data_sets: Bag) -> list[StreamInput]:
+    return [bag.operation for bag in bags_before(*data_sets) if isinstance(bag.operation, StreamInput)]
 
 
 class Leaving(Bag):
@@ -35,25 +72,7 @@ class Leaving(Bag):
         >>> rows.data_set().group_by("k").sum("v").to_stream(name="sums").columns
         ('k', 'v')
         """
-        leaving = self if schema is None else self.declaring(schema)
-        inputs = leaving._streams  # noqa: SLF001 - of the same class
-        origins = {operation.stream: operation.origin for operation in inputs}
-        if not origins:
-            raise PipelineError(
-                "a data set that is computed of no stream cannot go back into a pipeline", operator=self.shown,
-                remedy="begin with a stream: pipeline.source(...).data_set()",
-            )  # fmt: skip
-        first, *others = {id(operation.origin._dataflow): operation.origin for operation in inputs}.values()  # noqa: SLF001
-        if others:
-            raise PipelineError(
-                f"stream {others[0].name!r} belongs to pipeline {others[0]._dataflow.name!r}", operator=self.shown,  # noqa: SLF001
-                pipeline=first._dataflow.name,  # noqa: SLF001
-                remedy="write it to a table there and read that table with PipelineSource here",
-            )  # fmt: skip
-        stream: Stream = first._join(  # noqa: SLF001 - both are the fluent interface
-            DataSets, tuple(origins.values()), name, chain=True, program=StreamProgram(leaving, tuple(origins))
-        )
-        return stream
+        return stream_of(self if schema is None else self.declaring(schema), name)
 
     def to_table(
         self,

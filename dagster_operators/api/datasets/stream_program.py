@@ -1,4 +1,4 @@
-"""A program whose data set is computed of a pipeline's streams, as the dataflow's operator needs it."""
+"""A program whose data sets are computed of a pipeline's streams, as the dataflow's operator needs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cached_property
-from types import FunctionType, MethodType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, ClassVar, Final
 
 from typing_extensions import override
@@ -35,32 +35,35 @@ class StreamProgram(DataSetProgram):
     Args:
         data_set: The data set that it computes.
         streams: The streams that it reads.
+        sides: Further data sets that it computes, by the names of their outputs.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*DataSetProgram.kept, "streams")
 
-    def __init__(self, data_set: Bag, streams: Sequence[StreamRef]) -> None:
-        self.data_set = data_set
-        known = {bag: number for number, bag in enumerate(bags_before(data_set))}
-        self.outline = tuple(_line(bag, known, streams) for bag in known)
+    def __init__(self, data_set: Bag, streams: Sequence[StreamRef], sides: Mapping[str, Bag] = MappingProxyType({})) -> None:
+        self.data_sets = {SINK: data_set, **sides}
+        known = {bag: number for number, bag in enumerate(bags_before(*self.data_sets.values()))}
+        outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
+        self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
         self.functions = tuple(dict.fromkeys(function for bag in known for function in _functions_of(bag)))
         self.code = digest_of(*self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)))
         self.streams = tuple(map(str, streams))
-        self.columns = None if data_set.fields is None else tuple(data_set.fields)
+        self.columns = _columns(data_set)
+        self.sides = {name: _columns(bag) for name, bag in sides.items()}
 
     @cached_property
-    def _program(self) -> Bag:
-        if "data_set" not in vars(self):
+    def _program(self) -> Mapping[str, Bag]:
+        if "data_sets" not in vars(self):
             raise PlanError(
                 "a program of data sets is not in a stored plan, but for what it is made of",
                 remedy="run the program that defines the pipeline",
             )
-        return self.data_set
+        return self.data_sets
 
     @cached_property
     def _refs(self) -> list[StreamRef]:
         """The streams as the program's own operations name them, in the order of the operator's inputs."""
-        inputs = [bag.operation for bag in bags_before(self._program) if isinstance(bag.operation, StreamInput)]
+        inputs = [bag.operation for bag in bags_before(*self._program.values()) if isinstance(bag.operation, StreamInput)]
         by_name = {str(operation.stream): operation.stream for operation in inputs}
         return [by_name[name] for name in self.streams]
 
@@ -76,16 +79,23 @@ class StreamProgram(DataSetProgram):
         return tuple(dict.fromkeys(kind for function in self.functions for kind in _records_of(function)))
 
     @override
-    def schema(self, inputs: Sequence[Schema]) -> Schema:
-        return schema_of(self._program, dict(zip(self._refs, inputs, strict=True)))
+    def schemas(self, inputs: Sequence[Schema]) -> Mapping[str, Schema]:
+        of_streams = dict(zip(self._refs, inputs, strict=True))
+        return {name: schema_of(bag, of_streams) for name, bag in self._program.items()}
 
     @override
     def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
         translation = Translation(parallelism, estimates=dict(zip(self._refs, estimates, strict=True)))
-        node = translation.node(self._program)
-        sinks = [Sink(SINK, node, parallelism=explicit_parallelism(self._program) or parallelism)]
+        sinks = [
+            Sink(name, translation.node(bag), parallelism=explicit_parallelism(bag) or parallelism)
+            for name, bag in self._program.items()
+        ]
         sources = dict(_sources(sinks, self._refs))  # gives them names of their own, which the plan has
         return optimized(sinks, ExecutionMode.BATCH), sources
+
+
+def _columns(data_set: Bag) -> tuple[str, ...] | None:
+    return None if data_set.fields is None else tuple(data_set.fields)
 
 
 def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tuple[str, int | list[Any]]]:
@@ -97,10 +107,10 @@ def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tu
             yield node.name, streams.index(given) if isinstance(given, StreamRef) else given
 
 
-def bags_before(data_set: Bag) -> list[Bag]:
-    """A data set and all that it is made of, each once, behind those that it reads."""
+def bags_before(*data_sets: Bag) -> list[Bag]:
+    """Data sets and all that they are made of, each once, behind those that it reads."""
     found: dict[Bag, None] = {}
-    waiting = [data_set]
+    waiting = [*reversed(data_sets)]
     while waiting:
         current = waiting[-1]
         missing = [bag for bag in _read_by(current) if bag not in found]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
@@ -30,25 +32,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SINK: Final = "out"
-"""The name of a program's sink."""
+"""The name of a program's sink whose rows are the operator's main output."""
 
 
 class DataSetProgram(ABC):
-    """A program whose data set is computed of streams.
+    """A program whose data sets are computed of streams.
 
     Attributes:
         outline: A line for each operation, which says what it is and what its settings are.
         functions: The user's functions, in the order of the outline.
         code: A digest of the functions, and of the rows that the program has.
         columns: The names of the fields; None where only an engine knows the columns.
+        sides: The same for each data set beside the first, by the name of its output.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("outline", "functions", "code", "columns")
+    kept: ClassVar[tuple[str, ...]] = ("outline", "functions", "code", "columns", "sides")
     """The attributes that a stored plan has."""
     outline: tuple[str, ...]
     functions: tuple[Any, ...]
     code: str
     columns: tuple[str, ...] | None
+    sides: Mapping[str, tuple[str, ...] | None] = MappingProxyType({})  # stored plans of before have none
 
     @property
     @abstractmethod
@@ -61,8 +65,8 @@ class DataSetProgram(ABC):
         """The types of the user's own records, which rows may be or have."""
 
     @abstractmethod
-    def schema(self, inputs: Sequence[Schema]) -> Schema:
-        """The columns of the data set.
+    def schemas(self, inputs: Sequence[Schema]) -> Mapping[str, Schema]:
+        """The columns of each data set, by the name of its sink.
 
         Args:
             inputs: The columns of each stream.
@@ -117,9 +121,16 @@ class DataSets(ByReference):
         return StreamType(self.program.columns)
 
     @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {name: StreamType(columns) for name, columns in self.program.sides.items()}
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
-        return dict.fromkeys(self.program.columns or (), everything)
+        return dict.fromkeys(self.program.columns or (), _everything(inputs))
+
+    @override
+    def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
+        return dict.fromkeys(self.program.sides[port] or (), _everything(inputs))
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> DataSetWork:
@@ -127,8 +138,12 @@ class DataSets(ByReference):
         return DataSetWork(self)
 
 
+def _everything(inputs: Sequence[StreamType]) -> frozenset[tuple[int, str]]:
+    return frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
+
+
 @dataclass(frozen=True)
-class DataSetWork(RelationalOperator[str]):
+class DataSetWork(RelationalOperator[Mapping[str, str]]):
     """A program of data sets at work.
 
     Attributes:
@@ -138,15 +153,17 @@ class DataSetWork(RelationalOperator[str]):
     logical: DataSets
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[str]:
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[Mapping[str, str]]:
         with located(operator=self.logical.name):
-            schema = self.logical.program.schema([schema_of(frame) for frame in inputs])
-            schema.to_arrow()  # workers are given the types
-        text = schema.to_json()
-        return Analysis(empty(inputs[0].sparkSession, text), facts=text)
+            schemas = self.logical.program.schemas([schema_of(frame) for frame in inputs])
+            for schema in schemas.values():
+                schema.to_arrow()  # workers are given the types
+        texts = {name: schema.to_json() for name, schema in schemas.items()}
+        frames = {name: empty(inputs[0].sparkSession, text) for name, text in texts.items()}
+        return Analysis(frames.pop(SINK), sides=frames, facts=texts)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[str]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Mapping[str, str]]) -> Rows:
         program, name = self.logical.program, self.logical.name
         exchanges = context.exchanges(name)
         exchanges.make()
@@ -159,18 +176,24 @@ class DataSetWork(RelationalOperator[str]):
         estimates = [
             Estimate(sum(chunk.size for chunk in stream.chunks), sum(chunk.rows for chunk in stream.chunks)) for stream in streams
         ]
-        sink = TableRows(Schema.from_json(analysed.facts).to_arrow(), name)
+        sinks = {sink: TableRows(Schema.from_json(text).to_arrow(), name) for sink, text in analysed.facts.items()}
         with located(operator=name):
             plan, given = program.plan(exchanges.parallelism, estimates)
             sources: dict[str, Source] = {
                 source: streams[rows] if isinstance(rows, int) else RowsAtHand(rows) for source, rows in given.items()
             }
-            results = Execution(plan, folder, jobs.run, sources, {SINK: sink}, ended_round=exchanges.ended_round).run()
+            results = Execution(plan, folder, jobs.run, sources, sinks, ended_round=exchanges.ended_round).run()
         context.figure(name, "jobs", results.jobs)
         for iteration, supersteps in results.supersteps.items():
             context.figure(name, f"supersteps of {iteration}", supersteps)
         for accumulator, value in results.accumulators.items():
             if isinstance(value.value, int | float):
                 context.figure(name, f"accumulator {accumulator}", value.value)
-        chunks = results.sinks.get(SINK, [])
-        return exchanges.read([(chunk.file, chunk.size, chunk.rows) for chunk in chunks], analysed.facts)
+
+        def rows_of(sink: str) -> Rows:
+            chunks = results.sinks.get(sink, [])
+            return exchanges.read([(chunk.file, chunk.size, chunk.rows) for chunk in chunks], analysed.facts[sink])
+
+        for side in self.logical.program.sides:
+            context.put_out(name, side, partial(rows_of, side))
+        return rows_of(SINK)

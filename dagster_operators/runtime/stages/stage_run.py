@@ -79,7 +79,7 @@ class StageRun:
         self._files = StagedFiles(work.coordinator.root, work.session, self._wrote, work.partitions)
         self._states: dict[str, StagedState] = {}
         self._current: dict[str, CurrentRows] = {}
-        self._sides: dict[StreamRef, DataFrame] = {}
+        self._sides: dict[StreamRef, Rows] = {}
         self._profile: dict[str, float] = {}
         self._told: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files, self._observed)
@@ -125,7 +125,7 @@ class StageRun:
         """The same rows, an aggregate of which is a figure of the epoch."""
         return self._observed.watch(f"{_FIGURE}{operator}.{figure}", frame, {"figure": value})
 
-    def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
+    def put_out(self, operator: str, port: str, rows: Callable[[], Rows]) -> None:
         """Give the rows of a port other than the main one, if somebody reads them."""
         stream = StreamRef(operator, port)
         if self._work.stage.output(stream):

@@ -7,6 +7,7 @@ An operator has a strategy, a driver that does its work, a cost, a descriptor, a
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.data_set import CustomUnaryOperation, DataSet
 from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.api.datasets.rows_at_hand import from_collection
 from dagster_operators.operators.datasets.context import Accumulator, Aggregator, IterationContext, RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, TaskContext, Work, driver_for
 from dagster_operators.optimizer.candidates import Candidate, Channel
@@ -60,4 +61,5 @@ __all__ = [
     "driver",
     "driver_for",
     "driver_named",
+    "from_collection",
 ]

@@ -13,16 +13,12 @@ from typing import Any
 
 from dagster_operators.api.datasets.base import Bag, Translation, explicit_parallelism
 from dagster_operators.api.datasets.data_set import DataSet
-from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
-from dagster_operators.api.datasets.schemas import names_in
+from dagster_operators.api.datasets.rows_at_hand import from_collection
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.arrow_rows import ArrowRows
 from dagster_operators.operators.datasets.local import LocalExecution
-from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
 from dagster_operators.optimizer.program import Sink, Source, ordered
 from dagster_operators.optimizer.strategies import ExecutionMode
-from dagster_operators.types.schema import Schema
 
 
 class LocalProgram:
@@ -64,12 +60,7 @@ class LocalProgram:
         >>> program.rows([("a", 1)], schema="k string, v long").group_by("k").sum("v").types
         (Plain(name='string'), Plain(name='bigint'))
         """
-        given = list(rows)
-        if schema is not None:
-            ArrowRows(Schema.from_ddl(schema)).encode(given)
-        result = DataSet(RowsAtHand(given, Estimate(size, count)), (), fields or names_in(schema))
-        result.declared = schema
-        return result
+        return from_collection(rows, *fields, schema=schema, size=size, count=count)
 
     def plan(self, *data_sets: Bag) -> OptimizedPlan:
         """How some data sets would be computed.

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
+from dagster_operators.operators.datasets.key_values import largest, smallest
 from dagster_operators.operators.datasets.rows import Row
 
 _EXACT: Final = Context(prec=100)
@@ -129,4 +130,4 @@ def aggregated(kind: str, values: Sequence[Any], field: object) -> Any:
         raise PipelineError(f"a value of {field!r} is null, and aggregated", remedy="filter such rows out before")
     if kind == "sum":
         return exact_sum(values)
-    return min(values) if kind == "min" else max(values)
+    return smallest(values) if kind == "min" else largest(values)

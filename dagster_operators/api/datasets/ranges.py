@@ -8,6 +8,7 @@ from typing import Any
 
 from dagster_operators.api.datasets.keys import KeyFunction, Keys
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.key_values import key_value
 from dagster_operators.operators.datasets.rows import value_of
 from dagster_operators.optimizer.properties.fields import Field
 from dagster_operators.optimizer.properties.ordering import Direction
@@ -30,7 +31,7 @@ class PartsOfRange:
     """
 
     def __init__(self, bounds: Sequence[Any], ways: Sequence[Direction], operator: str | None = None) -> None:
-        self._bounds = tuple(bounds)
+        self._bounds = tuple(map(key_value, bounds))
         self._ways = tuple(ways)
         self._written = repr(self._bounds)  # whoever compares programs sees values of every type
         if len(ways) > 1 and any(not isinstance(bound, tuple) or len(bound) != len(ways) for bound in self._bounds):

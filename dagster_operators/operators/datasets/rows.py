@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.datasets.key_values import PLAIN_KEYS, key_value
 from dagster_operators.optimizer.properties.fields import Field, Fields
 from dagster_operators.optimizer.properties.ordering import Direction, Ordering
 
@@ -112,7 +113,7 @@ def key_of(fields: Fields) -> Callable[[Row], Key]:
     """A function from a row to its key.
 
     Raises:
-        BadInputError: Raised by the function: a field of the key is null, which is equal to nothing.
+        BadInputError: Raised by the function: a field of the key is null, which is equal to nothing, or a set.
 
     >>> key_of((0,))((7, "a"))
     (7,)
@@ -128,11 +129,13 @@ def key_of(fields: Fields) -> Callable[[Row], Key]:
             values = get(row) if len(positions) > 1 else (get(row),)
         else:
             values = tuple(value_of(row, field) for field in fields)
+        if PLAIN_KEYS.issuperset(map(type, values)):
+            return values
         if None in values:
             raise BadInputError(
                 "a key is null", column=fields[values.index(None)], remedy="leave such rows out before, or give them a key"
             )
-        return values
+        return tuple(map(key_value, values))
 
     return key
 

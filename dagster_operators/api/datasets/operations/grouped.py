@@ -13,6 +13,7 @@ from dagster_operators.api.datasets.functions import aggregated
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.key_values import key_value
 from dagster_operators.operators.datasets.rows import value_of
 from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.descriptors import AllReduced, GroupCombined, GroupReduced, Reduced, UnaryDescriptor
@@ -240,7 +241,8 @@ class Extreme:
         Raises:
             PipelineError: A value is null.
         """
-        values = [[value_of(row, field) for field in self.fields] for row in (first, second)]
+        values = [tuple(value_of(row, field) for field in self.fields) for row in (first, second)]
         if None in values[0] or None in values[1]:
             raise PipelineError("a value that rows are compared by is null", remedy="filter such rows out before")
+        values = [key_value(compared) for compared in values]
         return first if (values[0] <= values[1] if self.least else values[0] >= values[1]) else second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -17,6 +18,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NUMBERS: Final = (bool, int, float, Decimal)
 _PRIME: Final = 0x9E3779B1
 _BITS: Final = 0xFFFFFFFF
+_OF_NAN: Final = 0x7FC00000
 
 
 def part_of(key: tuple[Any, ...], parts: int) -> int:
@@ -42,6 +44,8 @@ def stable_hash(value: Any) -> int:
         PipelineError: The value's type has none.
 
     >>> from decimal import Decimal
+    >>> stable_hash(float("nan")) == stable_hash(float("nan"))
+    True
     >>> stable_hash(2) == stable_hash(2.0) == stable_hash(Decimal("2.00")), stable_hash(0.0) == stable_hash(-0.0)
     (True, True)
     """
@@ -78,14 +82,20 @@ def _of_time(value: dt.datetime) -> int:
     return _mixed((value - _EPOCH) // dt.timedelta(microseconds=1))
 
 
+def _in_utc(value: dt.time) -> Any:
+    """A time that is the same for equal times: those with a zone are equal by their moment."""
+    offset = value.utcoffset()
+    return value if offset is None else dt.datetime.combine(_EPOCH, value.replace(tzinfo=None)) - offset
+
+
 _HASHES: Final[tuple[tuple[Any, Callable[[Any], int]], ...]] = (
+    (str, lambda value: zlib.crc32(str.encode(value, "utf-8", "surrogatepass"))),
+    (_NUMBERS, lambda value: _OF_NAN if isinstance(value, float | Decimal) and math.isnan(value) else _mixed(hash(value))),
     (Enum, lambda value: stable_hash(value.name)),
-    (str, lambda value: zlib.crc32(value.encode("utf-8", "surrogatepass"))),
-    (_NUMBERS, lambda value: _mixed(hash(value))),
     ((bytes, bytearray), lambda value: zlib.crc32(bytes(value))),
     (dt.datetime, _of_time),
     (dt.date, lambda value: _mixed(value.toordinal())),
-    (dt.time, lambda value: zlib.crc32(value.isoformat().encode())),
+    (dt.time, lambda value: zlib.crc32(_in_utc(value).isoformat().encode())),
     (dt.timedelta, lambda value: _mixed(value // dt.timedelta(microseconds=1))),
     (UUID, lambda value: zlib.crc32(value.bytes)),
     (type(None), lambda _: 0),

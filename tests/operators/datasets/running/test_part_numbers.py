@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections import Counter
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.key_values import NOT_A_NUMBER, key_value
 from dagster_operators.operators.datasets.running.part_numbers import part_of, stable_hash
 
 
@@ -22,9 +23,25 @@ class Colour(Enum):
     BLUE = 2
 
 
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Word(StrEnum):
+    A = "a"
+
+
+EQUAL = {
+    "a number of an enumeration": (1, Size.SMALL),
+    "a text of an enumeration": ("a", Word.A),
+    "not a number": (float("nan"), -float("nan"), Decimal("NaN"), NOT_A_NUMBER),
+    "no number and its sign": (0, 0.0, -0.0, Decimal("-0.00")),
+    "a time in two zones": (dt.time(12, tzinfo=dt.UTC), dt.time(14, tzinfo=dt.timezone(dt.timedelta(hours=2)))),
+    "bytes": (b"a", bytearray(b"a")),
+}
 KEYS = (
     "a", "", "é", b"a", 1, -1, 2**70, 0.5, Decimal("0.5"), True, dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
-    dt.timedelta(1), ("a", 1), Colour.RED, None,
+    dt.timedelta(1), ("a", 1), Colour.RED, None, float("nan"), NOT_A_NUMBER, Size.SMALL, Word.A, dt.time(1, tzinfo=dt.UTC),
 )  # fmt: skip
 
 
@@ -37,6 +54,12 @@ def test_so_have_a_moment_in_two_zones_and_a_truth_beside_its_number():
     east = dt.datetime(2020, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert stable_hash(east) == stable_hash(dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     assert part_of((True,), 97) == part_of((1,), 97)
+
+
+@pytest.mark.parametrize("values", EQUAL.values(), ids=EQUAL)
+def test_values_that_are_one_key_have_one_hash(values):
+    assert len({stable_hash(value) for value in values}) == 1
+    assert all(key_value(value) == key_value(values[0]) for value in values)
 
 
 def test_another_process_puts_keys_where_this_one_does():

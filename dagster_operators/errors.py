@@ -16,7 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final
+from enum import Enum
+from typing import Any, ClassVar, Final, Self
+
+from typing_extensions import override
 
 _OF_SOURCE: Final = re.compile(r"\b(pipeline\.reset\()source\b")
 
@@ -146,8 +149,43 @@ def _with_place_first(error: OperatorsError) -> str:
     return ":".join([*place, f" {OperatorsError(error.problem, remedy=error.remedy, **rest)}"])
 
 
+class WayOn(Enum):
+    """A method of a pipeline by which it goes on after a change that its stored state or tables do not fit."""
+
+    REBUILD = "rebuild"
+    WIDEN = "widen"
+
+
 class ChangedPipelineError(PipelineError):
-    """The pipeline changed in a way that its stored state or tables do not fit."""
+    """The pipeline changed in a way that its stored state or tables do not fit.
+
+    Attributes:
+        ways: The methods that the remedy offers.
+    """
+
+    ways: frozenset[WayOn] = frozenset()
+
+    def offering(self, *ways: WayOn) -> Self:
+        """The same error with the methods that its remedy offers.
+
+        >>> import pickle
+        >>> error = ChangedPipelineError("the columns changed", remedy="pipeline.rebuild('t')").offering(WayOn.REBUILD)
+        >>> pickle.loads(pickle.dumps(error)).at(table="t").ways
+        frozenset({<WayOn.REBUILD: 'rebuild'>})
+        """
+        self.ways = frozenset(ways)
+        return self
+
+    @override
+    def at(self, **where: Any) -> OperatorsError:
+        error = super().at(**where)
+        if isinstance(error, ChangedPipelineError):
+            error.ways = self.ways
+        return error
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__(), {"ways": self.ways})
 
 
 class ChangedColumnsError(ChangedPipelineError):

@@ -59,7 +59,7 @@ FOLLOWED: Mapping[str, tuple[str, ...]] = {
         "runtime/resetting.py:_Behind.check_begun",
     ),
     "end_to_end/test_widened_columns.py": (
-        "runtime/widening.py:_check", "transactions/recovery.py:_anew", "transactions/recovery.py:_ways_on",
+        "runtime/widening.py:_check", "transactions/recovery.py:_anew", "transactions/recovery.py:_columns_back",
     ),
     "runtime/test_ways_out.py": (
         "runtime/stored_changes.py:StoredDiff.lines", "runtime/stored_changes.py:_way_on", "runtime/undecided.py:_in_python",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
+from dagster_operators.errors import WayOn
 from dagster_operators.plans.pauses import Pauses
 from dagster_operators.plans.reason import Reason, Why, question_of
 
@@ -43,6 +44,7 @@ class Verdict:
         remedy: What to do about it where nothing can be decided, or instead of that, as an error's.
         read_anew: What the last epoch called the source that may be read anew, with all that is behind it beginning from nothing.
         reasons: The facts by which a decision is known again; of verdicts that earlier versions asked, none.
+        ways: The methods that the remedy offers; of verdicts that were stored, none.
     """
 
     level: Level
@@ -58,6 +60,7 @@ class Verdict:
     remedy: str = ""
     read_anew: str = ""
     reasons: tuple[Reason, ...] = ()
+    ways: frozenset[WayOn] = frozenset()
 
     @property
     def kind(self) -> str:

@@ -57,15 +57,6 @@ def with_commands(remedy: str, root: str) -> str:
     return f"{remedy} (in a shell: {', '.join(commands)})" if commands else remedy
 
 
-def calls(method: str, remedy: str) -> bool:
-    """Whether a remedy has a call of a pipeline's method.
-
-    >>> calls("rebuild", "change it back, or compute it anew: pipeline.rebuild('t')"), calls("widen", "change it back")
-    (True, False)
-    """
-    return any(call[1] == method for call in _CALL.finditer(remedy))
-
-
 @contextmanager
 def source_named(root: str) -> Iterator[None]:
     """Errors about files that may be the same name their source in the call that says so, and the command.

@@ -178,7 +178,7 @@ class Comparing:
 
         operator, table = error.where.get("operator"), error.where.get("table")
         subject = f"operator {operator}" if operator else f"table {table}"
-        return Verdict(Level.DECISION, subject, error.problem, remedy=error.remedy)
+        return Verdict(Level.DECISION, subject, error.problem, remedy=error.remedy, ways=error.ways)
 
     def keep_refused(self, refused: Sequence[Verdict], view: LedgerView, logical: str) -> None:
         """Keep for those without the program what of it was refused, beside what changed, and which program it was."""

@@ -22,6 +22,7 @@ from dagster_operators.errors import (
     OperatorsError,
     StageFailedError,
     UndecidedChangeError,
+    WayOn,
     located,
 )
 from dagster_operators.functions.failures import explained
@@ -29,7 +30,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.scope import loops_around
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
-from dagster_operators.runtime.commands import calls, with_commands
+from dagster_operators.runtime.commands import with_commands
 from dagster_operators.runtime.comparing import Comparison
 from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.engine_threads import EngineThreads
@@ -177,9 +178,9 @@ class Epochs:
         in_shell = program is not None and not only_in_program(program)
         place = self.coordinator.root.uri
         at_once, past = "", ""
-        if all(calls("rebuild", verdict.remedy) for verdict in told):
+        if all(WayOn.REBUILD in verdict.ways for verdict in told):
             at_once, past = together(told, self.planning.plan())
-        if at_once and more and not any(calls("widen", verdict.remedy) for verdict in told):
+        if at_once and more and not any(WayOn.WIDEN in verdict.ways for verdict in told):
             error.remedy += f"; all at once: {with_commands(at_once, place) if in_shell else at_once}"
         elif in_shell:
             error.remedy = with_commands(error.remedy, place)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.errors import ChangedPipelineError
+from dagster_operators.errors import ChangedPipelineError, WayOn
 from dagster_operators.graph.state_tables import DELETED, HASH, ORDINAL
 from dagster_operators.state.table_part import TablePart
 
@@ -43,7 +43,7 @@ def evolved(stored: Any, part: TablePart, version: int) -> Any:
             part, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
             f"declare migrate, a function (table, from_version) -> table that knows version {version}, or compute it anew: "
             f"pipeline.rebuild(operators={part.owner.operator!r})",
-        )  # fmt: skip
+        ).offering(WayOn.REBUILD)  # fmt: skip
     return _migrated(stored, part, wanted, version)
 
 
@@ -111,7 +111,7 @@ def _call_migrate(rows: pa.Table, part: TablePart, version: int) -> pa.Table:
 
 
 def _misfit(part: TablePart, problem: str, remedy: str = "") -> ChangedPipelineError:
-    return ChangedPipelineError(
+    error = ChangedPipelineError(
         f"the operator's code does not fit its stored state: {problem}",
         operator=part.owner.operator,
         table=part.name,
@@ -119,3 +119,4 @@ def _misfit(part: TablePart, problem: str, remedy: str = "") -> ChangedPipelineE
         or "raise the declaration's version and give it a migrate function, go back to the code that fits, or compute it anew: "
         f"pipeline.rebuild(operators={part.owner.operator!r}); only new nullable columns at the end need nothing",
     )
+    return error if remedy else error.offering(WayOn.REBUILD)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.errors import (
+    ChangedColumnsError,
+    ChangedPipelineError,
+    ForeignWriteError,
+    LedgerError,
+    RestoredTableError,
+    WayOn,
+)
 from dagster_operators.graph.outputs import partitioned
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
@@ -208,7 +215,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 remedy="change it back, give the operator and its table other names to start afresh, or "
                 f"{_anew(dataset, operator)}",
                 **place,
-            )
+            ).offering(WayOn.REBUILD)
         status, wanted = tables[dataset], columns_of(record.schema_json)
         if record.change_feed and not status.alterable:
             raise ChangedPipelineError(
@@ -224,17 +231,18 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 f"the table is {partitioned(status.partition_by)}, and would be {partitioned(record.partition_by)}",
                 remedy=f"change partition_by back, or {instead}",
                 **place,
-            )
+            ).offering(*([WayOn.REBUILD] if status.alterable else []))
         fits = dataset in replaced or _fits(status.columns, wanted, record)
         # Nobody but its operator reads a state, by the columns of the plan, so the table need not tell the one that came.
         goes_on = bool(record.may_lack) and _fits(status.columns, wanted, record)
         if status.exists and not record.evolves and status.columns != wanted and not (goes_on or (status.alterable and fits)):
+            ways = _ways_on(status, record)
             raise ChangedColumnsError(
                 f"the columns changed: {difference(status.columns, wanted)}",
                 operator=operator,
-                remedy=_ways_on(dataset, status, record, operator),
+                remedy=_columns_back(dataset, operator, ways),
                 **place,
-            )
+            ).offering(*ways)
 
 
 def dataset_of(error: ChangedPipelineError, plan: PlanRecord) -> str:
@@ -338,14 +346,26 @@ def _anew(dataset: str, operator: str | None) -> str:
     return f"compute it anew: pipeline.rebuild({what})"
 
 
-def _ways_on(dataset: str, status: TableStatus, record: DatasetRecord, operator: str | None) -> str:
-    """What helps where a table has other columns than the program: one that we may not alter cannot have others."""
-    by_hand = ["change them back", "write to a table of another name"]
+def _ways_on(status: TableStatus, record: DatasetRecord) -> list[WayOn]:
+    """The methods that help where a table has other columns than the program: none where we may not alter it."""
     if not status.alterable:
-        return ", or ".join(by_hand)
+        return []
     widens = not why_not_widened(record, status.columns, columns_of(record.schema_json))
+    return [*([WayOn.WIDEN] if widens else []), WayOn.REBUILD]
+
+
+def _columns_back(dataset: str, operator: str | None, ways: Sequence[WayOn]) -> str:
+    """The remedy for other columns.
+
+    >>> _columns_back("tables/t", None, [WayOn.REBUILD])
+    "change them back, write to a table of another name, or compute it anew: pipeline.rebuild('t')"
+    >>> _columns_back("tables/t", None, [])
+    'change them back, or write to a table of another name'
+    """
     wider = f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r})"
-    return ", or ".join([", ".join(by_hand), *([wider] if widens else []), _anew(dataset, operator)])
+    calls = {WayOn.WIDEN: wider, WayOn.REBUILD: _anew(dataset, operator)}
+    by_hand = ["change them back", "write to a table of another name"]
+    return ", or ".join([", ".join(by_hand), *(calls[way] for way in ways)] if ways else by_hand)
 
 
 def _fits(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...], record: DatasetRecord) -> bool:

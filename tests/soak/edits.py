@@ -11,7 +11,7 @@ import pytest
 from dagster_operators.errors import EpochUnderWayError, OperatorsError
 from dagster_operators.plans.verdict import Level, Verdict
 from tests.end_to_end.drawn_parts import Part
-from tests.soak.families import FAMILIES, UNCHANGED, tables_with
+from tests.soak.families import FAMILIES, UNCHANGED, rebuilt_with, tables_with
 from tests.soak.world import World
 
 QUESTIONS: Final = 30
@@ -98,7 +98,7 @@ def answer(world: World, part: Part, asked: list[Verdict], chance: random.Random
         for decided in [one for one in world.pipeline().changes() if one.level is Level.DECIDED]:
             world.pipeline().withdraw(decided.subject)  # a rebuild wants none that is yet to take effect
         try:
-            world.pipeline().rebuild(list(tables_with(part)))
+            world.pipeline().rebuild(list(rebuilt_with(part)))
         except EpochUnderWayError:
             if first is None:
                 raise

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 import dagster_operators as do
 from tests.end_to_end.drawn_parts import KINDS, Part, halved, named, tables_of
+from tests.soak import bags
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -57,8 +58,9 @@ class Place:
 class Made:
     """A pipeline that is being made, and the streams that its parts read."""
 
-    def __init__(self, place: Place, engine: Any, *, finished: bool, lease_seconds: float) -> None:
+    def __init__(self, place: Place, engine: Any, filled: frozenset[str], *, finished: bool, lease_seconds: float) -> None:
         self.place = place
+        self.filled = filled
         self.pipeline = do.Pipeline("soaked", root=str(place.root), engine=engine, parallelism=2, lease_seconds=lease_seconds)
         self._files = do.FileSource(f"{place.landing}/rows/*.csv", schema=SCHEMA)
         self._finished = finished
@@ -129,6 +131,15 @@ def iterated(made: Made, rows: Any, part: Part) -> Any:
     return do.frontier.iterate(rows.select("k", "v", "at"), until_large, name=f"rounds_{part.table}").select("k", "v")
 
 
+def of_whole_table(made: Made, rows: Any, part: Part) -> Any:
+    """A table that each epoch computes of all rows of another one."""
+    every = f"{part.table}_rows"
+    rows.select("k", "v").to_table(every, backfill=part.table in made.filled)
+    if part.kind == "components":
+        return bags.components(made.pipeline, every, f"components_{part.table}")
+    return bags.of_whole_table(made.pipeline, every, f"groups_{part.table}", largest=part.wide)
+
+
 OWN: Mapping[str, Callable[[Made, Any, Part], Any]] = {
     "loop": lambda made, rows, part: KINDS["loop"](halved(made.pipeline, rows, part), part),
     "events": of_files,
@@ -136,6 +147,10 @@ OWN: Mapping[str, Callable[[Made, Any, Part], Any]] = {
     "sink": to_files,
     "debezium": debezium,
     "iterated": iterated,
+    "bag": lambda made, rows, part: bags.of_bag(rows, f"bag_{part.table}", some=part.wide),
+    "upserted": lambda made, rows, part: bags.distinct(rows, f"distinct_{part.table}"),
+    "whole": of_whole_table,
+    "components": of_whole_table,
     "function": lambda made, rows, part: rows.filter("soak_squared(v) > 9").select("k", "soak_squared(v) AS w", "at"),
     "widened": lambda made, rows, part: rows.select("k", f"CAST(v AS {'BIGINT' if part.wide else 'INT'}) AS v"),
     "union": lambda made, rows, part: rows.union(rows.filter("v > 9")).key_by("k").aggregate(n="count(*)", **named(part)),
@@ -150,6 +165,17 @@ OWN: Mapping[str, Callable[[Made, Any, Part], Any]] = {
 """Families that the parts which other tests draw leave out."""
 
 FAMILIES: Final = tuple(sorted(KINDS.keys() | OWN.keys()))
+
+WRITTEN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "upserted": {"mode": "upsert", "key": ["k", "v"]},
+    "whole": {"mode": "replace"},
+    "components": {"mode": "replace"},
+}
+"""How families write their tables, where they do not add to them."""
+
+WHOLE: Final = frozenset({"whole", "components"})
+"""Families that compute a table of all rows of another one."""
+
 UNCHANGED: Final = frozenset({"sink", "late"})
 """Families whose parts stay as they are: a sink keeps what it was given, and what is late depends on when a part was added."""
 
@@ -158,7 +184,14 @@ def tables_with(part: Part) -> tuple[str, ...]:
     """The tables that a part writes."""
     if part.kind == "late":
         return f"{part.table}_windows", f"{part.table}_late"
+    if part.kind in WHOLE:
+        return f"{part.table}_rows", part.table
     return () if part.kind == "sink" else (part.table,)
+
+
+def rebuilt_with(part: Part) -> tuple[str, ...]:
+    """The tables of a part that a rebuild computes anew: one that is replaced in each epoch is none of them."""
+    return tables_with(part)[:1] if part.kind in WHOLE else tables_with(part)
 
 
 @dataclass(frozen=True)
@@ -175,12 +208,14 @@ class Program:
 
     def build(self, place: Place, engine: Any, *, finished: bool = False, lease_seconds: float = 30) -> do.Pipeline:
         """The pipeline in a root of its own."""
-        made = Made(place, engine, finished=finished, lease_seconds=lease_seconds)
+        made = Made(place, engine, self.filled, finished=finished, lease_seconds=lease_seconds)
         for part in self.parts:
             chosen = made.rows.filter(f"v % {part.filter + 2} = 0", name=f"chosen_{part.table}")
             stream = OWN[part.kind](made, chosen, part) if part.kind in OWN else KINDS[part.kind](chosen, part)
             if stream is not None:
-                stream.to_table(part.table, backfill=part.table in self.filled)
+                written = WRITTEN.get(part.kind, {})
+                filled = part.table in self.filled and written.get("mode") != "replace"
+                stream.to_table(part.table, backfill=filled, **written)
         return made.pipeline
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import dagster_operators as do
 from dagster_operators.errors import ChangedColumnsError, LedgerError, OperatorsError, PipelineError, UnknownEpochError
-from tests.soak.families import Part, tables_with
+from tests.soak.families import Part, rebuilt_with
 from tests.soak.world import START, World
 
 
@@ -41,7 +41,7 @@ def rebuild(world: World, chance: random.Random) -> None:
     chosen = parts if chance.random() < 0.3 else [chance.choice(parts)] if parts else []
     if chosen:
         at_once = chance.choice((1, 2, 500))
-        tables = [table for part in chosen for table in tables_with(part)]
+        tables = [table for part in chosen for table in rebuilt_with(part)]
         world.between_epochs(lambda pipeline: pipeline.rebuild(tables, epochs_at_once=at_once))
         world.unsure -= {part.table for part in chosen}
 

@@ -247,6 +247,8 @@ class StoredPipeline(Settling):
     def unlock(self) -> Owner | None:
         """Take the pipeline from the run at work on it, which is refused from then on; the next run goes on from what it left.
 
+        So with a run that computes tables anew or fills them.
+
         Returns:
             From whom it was taken; None when it was free.
 
@@ -260,9 +262,12 @@ class StoredPipeline(Settling):
         None
         >>> folder.cleanup()
         """
+        from dagster_operators.runtime.rebuild_folder import runs_of
         from dagster_operators.transactions.unlocking import unlock
 
-        return unlock(self._coordinator, self._owner)
+        ledgers = self._coordinator, runs_of(self._coordinator.root, self._name)
+        taken = [unlock(ledger, self._owner) for ledger in ledgers]
+        return next(filter(None, taken), None)
 
     def changes(self, plan: bytes | None = None) -> StoredDiff:
         """What changed since the last completed epoch, and what follows from it.

@@ -76,6 +76,9 @@ class RebuildFolder:
             if not self.told:
                 self.delete()
             yield
+        except Exception:
+            self.check()  # who took over may have deleted what this run was at
+            raise
         finally:
             leave(self._runs, owner)
 
@@ -123,6 +126,13 @@ class RebuildFolder:
                 "another rebuild took over what was computed", pipeline=self._runs.pipeline,
                 remedy="see that it ends; if it computes other tables, rebuild these again then",
             )  # fmt: skip
+
+
+def runs_of(root: Root, pipeline: str) -> Coordinator:
+    """The ledger in which it stands who has the folder of a pipeline's storage root."""
+    from dagster_operators.transactions.coordinator import Coordinator
+
+    return Coordinator(pipeline, root.join(RUNS), storage_options=dict(root.access.options))
 
 
 @contextmanager

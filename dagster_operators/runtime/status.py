@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import number_of
+from dagster_operators.runtime.rebuild_folder import runs_of
 from dagster_operators.runtime.results import table_names
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.lost import repair_command
@@ -103,7 +104,8 @@ def status_of(coordinator: Coordinator) -> Status:
     Raises:
         DamagedLedgerError: The ledger has lost something.
     """
-    view, owner = coordinator.view(), coordinator.owner_at_work()
+    view = coordinator.view()
+    owner = coordinator.owner_at_work() or runs_of(coordinator.root, coordinator.pipeline).owner_at_work()
     last, wrong = view.last_complete, coordinator.wrong_tables()
     versions = table_names(coordinator.versions().versions) if last else {}
     sound = {name: version for name, version in versions.items() if f"tables/{name}" not in wrong}

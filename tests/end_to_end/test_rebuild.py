@@ -8,7 +8,9 @@ import random
 import re
 import shutil
 import signal
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.errors import (
     BadInputError,
+    FencedError,
     LedgerError,
     MissingInputError,
     PipelineBusyError,
@@ -315,6 +318,45 @@ def test_another_rebuild_at_the_same_time_is_refused(tmp_path: Path) -> None:
         made.rebuild("totals")
     assert refused
     assert content(made) == computed(tmp_path / "fresh", rows)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "before:append_generation", "before:append_begin", "after:append_prepared", "before:append_decision",
+        "after:append_complete", "rebuild:half_taken",
+    ],
+)  # fmt: skip
+def test_one_that_hangs_is_unlocked(tmp_path: Path, place: str) -> None:
+    rows, root = batches(2, 3), tmp_path / "root"
+    made = ran(pipeline, root, rows)
+    hangs, goes_on, passed = threading.Event(), threading.Event(), list[str]()
+    hanging = pipeline(root, rows)
+
+    def hang(name: str) -> None:
+        passed.append(name)
+        if passed.count(place) == (2 if place == "before:append_generation" else 1) and not hangs.is_set():
+            hangs.set()
+            assert goes_on.wait(100)
+
+    with ThreadPoolExecutor(1) as threads, watch(hang):
+        future = threads.submit(hanging.rebuild, "totals")
+        try:
+            assert hangs.wait(100)
+            stored = do.StoredPipeline(str(root))
+            assert str(os.getpid()) in stored.status().at_work
+            with pytest.raises(PipelineBusyError):
+                pipeline(root, rows).rebuild("clean", since=1)
+            assert stored.unlock() is not None
+            assert not stored.status().at_work
+            again = pipeline(root, rows)
+            again.rebuild("totals")
+        finally:
+            goes_on.set()
+        with pytest.raises((PipelineBusyError, FencedError)):
+            future.result(100)
+    assert content(again) == content(made) == computed(tmp_path / "fresh", rows)
+    assert all(one.verdict != "error" for one in stored.examine())
 
 
 def test_nobody_waits_for_a_run_of_dagster_that_failed(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from dagster_operators.api.drawing import Drawing
 from dagster_operators.api.turn import Turn
 from dagster_operators.errors import PipelineError
 from dagster_operators.time.watermark import parse_duration, require_unit
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Settling(ABC):
+class Settling(Drawing):
     """The part of a pipeline that settles and cleans its storage."""
 
     _turn: Turn
@@ -32,11 +33,6 @@ class Settling(ABC):
     @abstractmethod
     def name(self) -> str:
         """The pipeline's name."""
-
-    @property
-    @abstractmethod
-    def _coordinator(self) -> Coordinator:
-        """Access to the pipeline's ledger and tables."""
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,10 +41,35 @@ def status(stored: StoredPipeline, *, as_json: bool) -> None:
 @at_root
 @click.option("--epoch", type=int, help="As of this completed epoch; the last one by default.")
 @click.option("--details", is_flag=True, help="With each operator's traits and signature.")
-def explain(stored: StoredPipeline, *, epoch: int | None, details: bool, as_json: bool) -> None:
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Instead, a picture of the plans by which programs of data sets ran in the last epoch.",
+)
+@click.option("--operator", "operators", multiple=True, help="With --svg: the plan of this operator alone; may be repeated.")
+def explain(
+    stored: StoredPipeline, *, epoch: int | None, details: bool, svg: Path | None, operators: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
     """What the pipeline in ROOT is: operators, tables, sinks and stages, by the plan that the root keeps; imports no program."""
+    if svg is not None:
+        if epoch is not None:
+            raise click.UsageError("--svg draws the last epoch: leave --epoch out")
+        _write(svg, stored.picture(*operators))
+        answer({"svg": str(svg)}) if as_json else click.echo(f"wrote {svg}")
+        return
+    if operators:
+        raise click.UsageError("--operator says which plan --svg draws: name a file with --svg, too")
     found = stored.explain(epoch)
     answer(found.to_json()) if as_json else click.echo("\n".join(found.lines(details=details)))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(
+            f"the picture cannot be written: {error.strerror}", file=str(file), remedy="name a file in a folder that is there"
+        ) from error
 
 
 @click.command()

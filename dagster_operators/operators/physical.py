@@ -181,6 +181,9 @@ class StageContext(Protocol):
     def figure(self, operator: str, name: str, value: float) -> None:
         """Take down a figure that the epoch reports of the operator."""
 
+    def plan_ran(self, operator: str, plan: str) -> None:
+        """Take down the plan by which the operator worked, as JSON, to be drawn."""
+
     def exchanges(self, operator: str) -> Exchanges:
         """The folder in which the operator's workers hand rows to each other."""
 

@@ -52,11 +52,11 @@ class _Dump:
             elif id(candidate) not in self._numbers:
                 self._numbers[id(candidate)] = len(self._numbers)
                 waiting.append((candidate, True))
-                sources = [channel.source for channel in (*_inputs(candidate), *candidate.broadcasts)]
+                sources = [channel.source for channel in (*inputs_of(candidate), *candidate.broadcasts)]
                 waiting.extend((source, False) for source in reversed(sources))
 
     def _node(self, candidate: Candidate) -> dict[str, Any]:
-        inputs = (*_inputs(candidate), *candidate.broadcasts)
+        inputs = (*inputs_of(candidate), *candidate.broadcasts)
         node: dict[str, Any] = {}
         if candidate.loop is not None:
             node["step_function"] = self.nodes(candidate.loop.ends)
@@ -66,7 +66,7 @@ class _Dump:
             else:
                 solution, delta = (self._numbers.get(id(it)) for it in (candidate.loop.solution, candidate.loop.delta))
                 node |= {"workset": start, "solution_set": solution, "next_workset": end, "solution_delta": delta}
-        node |= {"id": self._numbers[id(candidate)], "type": _type(candidate), "pact": _kind(candidate)}
+        node |= {"id": self._numbers[id(candidate)], "type": _type(candidate), "pact": kind_of(candidate)}
         node |= {"contents": candidate.node.name, "parallelism": str(candidate.parallelism)}
         if inputs:
             sides = ("first", "second") if len(inputs) > 1 else ("",)
@@ -112,7 +112,7 @@ def shown_ship(channel: Channel) -> str:
     return f"{channel.ship.value} on {_listed(channel.keys)}" if channel.keys else channel.ship.value
 
 
-def _inputs(one: Candidate) -> tuple[Channel, ...]:
+def inputs_of(one: Candidate) -> tuple[Channel, ...]:
     """An operator's inputs; unions of unions are one union, and one that keeps its first input has that first."""
     if not isinstance(one.node, Union):
         return one.inputs
@@ -123,7 +123,7 @@ def _inputs(one: Candidate) -> tuple[Channel, ...]:
     for channel in one.inputs:
         source = channel.source
         plain = isinstance(source.node, Union) and driver_of(source) is strategies.UNION and not channel.ship.is_exchange
-        flat += _inputs(source) if plain else [channel]
+        flat += inputs_of(source) if plain else [channel]
     return tuple(flat)
 
 
@@ -132,7 +132,8 @@ def _type(one: Candidate) -> str:
     return next((name for kind, name in kinds.items() if isinstance(one.node, kind)), "pact")
 
 
-def _kind(one: Candidate) -> str:
+def kind_of(one: Candidate) -> str:
+    """An operator's kind, as plans show it."""
     if one.title == "Combine" and one.node.kind == "GroupReduce":
         return "GroupCombine"
     return one.node.kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import dagster as dg
 
 from dagster_operators.operators.worker_program import DUE
+from dagster_operators.optimizer.drawing.picture import picture
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.shown import shown_or
 from dagster_operators.orchestration.tables import TableAsset
+from dagster_operators.runtime.drawn_plans import plans_of_last_epoch
 from dagster_operators.runtime.held import held_at_end, kinds_of, told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.types.schema import Schema, with_comments
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 EPOCH: Final = "epoch"
 """The tag and the metadata entry with the epoch's number."""
+
+_LARGEST_PICTURE: Final = 60_000
+"""Bytes: Dagster keeps the picture with every materialisation. ``dagster-operators explain --svg`` draws larger plans."""
 
 DATA_VERSION: Final = "dagster/data_version"
 _CODE_VERSION: Final = "dagster/code_version"
@@ -65,6 +71,8 @@ def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: C
             least: Mapping[str, Any] = {EPOCH: complete.epoch, "rows_in_epoch": complete.rows.get(table.name, 0)}
             make = partial(_metadata, table, coordinator, complete, steps.options)
             metadata = shown_or(least, f"the metadata of table {table.name}", partial(_as_dagster_has_it, table.key, make))
+            drawn = shown_or(None, f"the plan of table {table.name}", partial(_plan, table, coordinator, complete))
+            metadata = {**metadata, "plan": drawn} if drawn else metadata
             held = partial(_held, steps, table, complete)
             holds = shown_or(None, f"what operators before table {table.name} hold", held)
             yield Materialisation(table.key, complete.epoch, data, code, {**metadata, "held": holds} if holds else metadata)
@@ -83,6 +91,18 @@ def data_version(coordinator: Coordinator, complete: Complete) -> str:
 def _held(steps: PipelineSteps, table: TableAsset, complete: Complete) -> Any:
     """What operators before a table hold, and which times wait for them."""
     return told(held_at_end(complete), table.operators, complete.holders, kinds_of(steps.pipeline.dataflow))
+
+
+def _plan(table: TableAsset, coordinator: Coordinator, complete: Complete) -> dg.MetadataValue[Any] | None:
+    """The plans by which programs of data sets before a table ran, as a picture; None where no or too large ones are kept."""
+    decision = coordinator.view().last_decision
+    if decision is None or decision.epoch != complete.epoch:  # a run that tells of an epoch late, behind a further one
+        return None
+    own = {name: nodes for name, nodes in plans_of_last_epoch(coordinator).items() if name in table.operators}
+    svg = picture(own).encode() if own else b""
+    if not 0 < len(svg) <= _LARGEST_PICTURE:
+        return None
+    return dg.MetadataValue.md(f"![plan](data:image/svg+xml;base64,{b64encode(svg).decode()})")
 
 
 def _as_dagster_has_it(key: dg.AssetKey, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:

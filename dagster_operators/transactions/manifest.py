@@ -166,6 +166,7 @@ class Manifest:
             ``operator.port``), this stage's and those before it; an empty frontier for an output that holds none.
         holders: What of this stage's operators holds which times, by stream, by what the user calls it.
         times: How far time has come at the end of the epoch in the tables with an event time that the stage writes.
+        plans: Of operators whose work an optimizer planned: the plan that ran, with the rows that there were, to be drawn.
 
     >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
     >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(change,))
@@ -193,6 +194,7 @@ class Manifest:
     goes_round: int = added(2, 0)
     holders: Mapping[str, Mapping[str, Frontier]] = added(2, {})
     times: Mapping[str, TableTime] = added(2, {})
+    plans: Mapping[str, Json] = added(2, {})
 
     def change(self, dataset: str) -> Change | None:
         """What this manifest does to ``dataset``; None when nothing."""

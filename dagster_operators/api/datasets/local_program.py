@@ -16,6 +16,8 @@ from dagster_operators.api.datasets.data_set import DataSet
 from dagster_operators.api.datasets.rows_at_hand import from_collection
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.local import LocalExecution
+from dagster_operators.optimizer.drawing.drawn import drawn_plan
+from dagster_operators.optimizer.drawing.picture import picture
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
 from dagster_operators.optimizer.program import Sink, Source, ordered
 from dagster_operators.optimizer.strategies import ExecutionMode
@@ -76,6 +78,17 @@ class LocalProgram:
             node = translation.node(data_set)
             sinks.append(Sink(str(number), node, parallelism=explicit_parallelism(data_set) or self._parallelism))
         return optimized(sinks, self._mode)
+
+    def picture(self, *data_sets: Bag) -> str:
+        """The plan by which some data sets would be computed, as SVG.
+
+        >>> program = LocalProgram(parallelism=2)
+        >>> rows = program.rows([("a", 1)], "k", "v", count=1000)
+        >>> svg = program.picture(rows.group_by("k").sum("v").name("sum of v"))
+        >>> "estimated 1,000" in svg, "sum of v (GroupReduce)" in svg
+        (True, True)
+        """
+        return picture({"the program": drawn_plan(self.plan(*data_sets))})
 
     def collect(self, data_set: Bag) -> list[Any]:
         """The rows of a data set, in any order.

@@ -17,6 +17,7 @@ from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.by_reference import ByReference
+from dagster_operators.operators.datasets.plan_that_ran import drawn_of
 from dagster_operators.operators.datasets.running.engine_jobs import EngineJobs
 from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
 from dagster_operators.operators.datasets.running.execution import Execution
@@ -183,6 +184,8 @@ class DataSetWork(RelationalOperator[Mapping[str, str]]):
                 source: streams[rows] if isinstance(rows, int) else RowsAtHand(rows) for source, rows in given.items()
             }
             results = Execution(plan, folder, jobs.run, sources, sinks, ended_round=exchanges.ended_round).run()
+        if text := drawn_of(plan, results):
+            context.plan_ran(name, text)
         context.figure(name, "jobs", results.jobs)
         for iteration, supersteps in results.supersteps.items():
             context.figure(name, f"supersteps of {iteration}", supersteps)

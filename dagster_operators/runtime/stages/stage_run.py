@@ -82,6 +82,7 @@ class StageRun:
         self._sides: dict[StreamRef, Rows] = {}
         self._profile: dict[str, float] = {}
         self._told: dict[str, float] = {}
+        self._plans: dict[str, str] = {}
         self._outputs = StageOutputs(work, self._files, self._observed)
         self._batch = [name for name in work.stage.nodes if work.plan.physical.nodes[name].operator.in_workers]
         inputs = StageInputs(work, self._files, self._observed)
@@ -142,6 +143,10 @@ class StageRun:
     def figure(self, operator: str, name: str, value: float) -> None:
         """Take down a figure that the epoch reports of the operator."""
         self._told[f"{operator}.{name}"] = value
+
+    def plan_ran(self, operator: str, plan: str) -> None:
+        """Take down the plan by which the operator worked, as JSON, to be drawn."""
+        self._plans[operator] = plan
 
     def state(self, operator: str, table: str) -> StagedState:
         """One of the operator's state tables."""
@@ -219,6 +224,7 @@ class StageRun:
             holders=batch.holders,
             goes_round=self._going_round(),
             times=dict(self._times(batch)),
+            plans=self._plans,
         )
 
     def _times(self, batch: BatchResult) -> Iterator[tuple[str, TableTime]]:

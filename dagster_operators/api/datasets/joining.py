@@ -12,10 +12,9 @@ from dagster_operators.api.datasets.base import Bag, TypedBy
 from dagster_operators.api.datasets.functions import around, unkeyed
 from dagster_operators.api.datasets.grouping import WAYS, Way, with_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
-from dagster_operators.api.datasets.operations.paired import CoGroups, Pairs, Product
+from dagster_operators.api.datasets.operations.paired import CoGroups, Pairs, PickedOfPair, Product
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.rows import value_of
 from dagster_operators.optimizer.binary_descriptors import JoinHint, JoinType
 from dagster_operators.optimizer.properties.fields import Field, Forwarding
 from dagster_operators.optimizer.properties.ordering import Ordering
@@ -255,12 +254,9 @@ class Projecting(Generic[B]):
             Forwarding(tuple((field, number) for number, (side, field) in enumerate(fields) if side == this)) for this in (0, 1)
         ]
 
-        def project(first: Any, second: Any) -> Any:
-            return tuple(value_of((first, second)[side], field) for side, field in fields)
-
         typed_by = TypedBy(self._sources, lambda *rows: tuple(rows[side].type_of(field) for side, field in fields))
         return self._pairs._derive(  # noqa: SLF001 - both are one call
-            project, self._names(), forwards=(forwards[0], forwards[1]), typed_by=typed_by
+            PickedOfPair(tuple(fields)), self._names(), forwards=(forwards[0], forwards[1]), typed_by=typed_by
         )
 
     def _names(self) -> list[str] | None:

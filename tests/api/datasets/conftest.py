@@ -1,4 +1,4 @@
-"""Each test of data sets several times: with rows in lists, in fragments whose exchanges are in files, and on engines."""
+"""Each test of data sets several times: in lists, in fragments whose exchanges are in files, by columns, and on engines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 from dagster_operators.api.datasets import local_program
 from dagster_operators.operators.datasets.running.engine_jobs import EngineJobs
-from tests.operators.datasets.in_files import ExecutionInFiles, run_in_copies
+from dagster_operators.operators.datasets.running.files_of_streams import RowsAtHand
+from tests.operators.datasets.in_files import ExecutionInFiles, InColumns, run_in_copies
 
 _WAYS = [
     "in lists",
     "in files",
+    "in columns",
     pytest.param("sail", marks=pytest.mark.sail),
     pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow]),
 ]
@@ -45,10 +47,11 @@ def execution(way: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     launch: Callable[..., Any] = run_in_copies
     if way == "in lists":
         return
-    if way != "in files":
+    if way not in ("in files", "in columns"):
         launch = EngineJobs(request.getfixturevalue(way), [request.module.__name__], "program").run
 
     def made(plan: Any, sources: dict[str, Sequence[Any]], *, claims: bool) -> ExecutionInFiles:
-        return ExecutionInFiles(plan, sources, tmp_path, launch)
+        at_hand = InColumns if way == "in columns" else RowsAtHand
+        return ExecutionInFiles(plan, sources, tmp_path, launch, at_hand)
 
     monkeypatch.setattr(local_program, "LocalExecution", made)

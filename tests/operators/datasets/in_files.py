@@ -7,17 +7,21 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 from pyspark import cloudpickle
 
+from dagster_operators.errors import SchemaError
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout
 from dagster_operators.operators.datasets.context import Accumulator
-from dagster_operators.operators.datasets.rows import Row
+from dagster_operators.operators.datasets.rows import Row, is_named
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder
 from dagster_operators.operators.datasets.running.execution import Execution
 from dagster_operators.operators.datasets.running.files_of_streams import RowsAtHand
 from dagster_operators.operators.datasets.running.fragment_runs import Launch
-from dagster_operators.operators.datasets.running.fragment_task import Job, Report, run_part
+from dagster_operators.operators.datasets.running.fragment_task import Job, Report, Source, run_part
 from dagster_operators.optimizer.planning import OptimizedPlan
 
 
@@ -38,6 +42,25 @@ class Lists:
         return write
 
 
+@dataclass(frozen=True)
+class InColumns:
+    """Rows as a source that gives their columns, where these have the values that the rows have."""
+
+    given: Sequence[Row]
+
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterable[Row]:
+        rows, names = list(self.given[part::parts]), is_named(self.given)
+        if not rows or (names is None and set(map(type, rows)) != {tuple}):
+            return rows
+        try:
+            arrays = [pa.array(values) for values in zip(*rows, strict=True)]
+            known = RowLayout.of(pa.schema([(str(number), array.type) for number, array in enumerate(arrays)]))
+            columns = ColumnRows.of(RowLayout(known.types, names), pa.table(arrays, known.schema.names))
+            return columns if repr(list(columns)) == repr(rows) else rows
+        except (pa.ArrowException, SchemaError, ValueError):
+            return rows
+
+
 def run_in_copies(job: Job) -> list[Report]:
     """Run each task as in a process of its own: with copies of all that it is given."""
     payload = cloudpickle.dumps(job)
@@ -49,16 +72,24 @@ class ExecutionInFiles:
 
     Args:
         plan: The plan.
-        sources: The rows of each source, by its name.
+        sources: The rows of each source, or a source that gives them, by its name.
         folder: The folder of the exchanges.
         launch: Runs jobs.
+        at_hand: Makes a source of rows.
     """
 
     def __init__(
-        self, plan: OptimizedPlan, sources: Mapping[str, Sequence[Row]], folder: Path, launch: Launch = run_in_copies
+        self,
+        plan: OptimizedPlan,
+        sources: Mapping[str, Any],
+        folder: Path,
+        launch: Launch = run_in_copies,
+        at_hand: Callable[[Sequence[Row]], Source] = RowsAtHand,
     ) -> None:
         self.folder = ExchangeFolder(LocalFileSystem(), tempfile.mkdtemp(dir=folder))
-        given = {name: RowsAtHand(list(rows)) for name, rows in sources.items()}
+        given: dict[str, Source] = {
+            name: at_hand(list(rows)) if isinstance(rows, Iterable) else rows for name, rows in sources.items()
+        }
         self._execution = Execution(
             plan, self.folder, launch, given, {sink.node.name: Lists(sink.node.name) for sink in plan.sinks}
         )

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from dagster_operators.operators.datasets.local import LocalExecution
+from dagster_operators.operators.datasets.running.files_of_streams import RowsAtHand
 from dagster_operators.optimizer.planning import optimized
 from dagster_operators.optimizer.strategies import ExecutionMode
 from tests.operators.datasets.flink_functions import work_of
-from tests.operators.datasets.in_files import ExecutionInFiles
+from tests.operators.datasets.in_files import ExecutionInFiles, InColumns
 from tests.optimizer.flink_programs import Translation
 from tests.optimizer.random_programs import program
 
@@ -32,7 +33,11 @@ def rows_of(seed: int, folder: Path | None = None) -> dict[str, list[list[object
     mode = ExecutionMode.BATCH if drawn.get("batch") else ExecutionMode.PIPELINED
     plan = optimized(Translation(drawn, work_of).sinks, mode)
     sources = {source["id"]: [tuple(row) for row in source["rows"]] for source in drawn["sources"]}
-    execution = LocalExecution(plan, sources, claims=True) if folder is None else ExecutionInFiles(plan, sources, folder)
+    execution = (
+        LocalExecution(plan, sources, claims=True)
+        if folder is None
+        else ExecutionInFiles(plan, sources, folder, at_hand=InColumns if seed % 2 else RowsAtHand)
+    )
     results = execution.run()
     return {name.removeprefix("sink "): sorted(map(list, rows)) for name, rows in results.items()}
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from dagster_operators.api.datasets.calls.pairing import PairingCalls
 from dagster_operators.api.datasets.grouping import GroupFunction, Grouping, with_key, without_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of
-from dagster_operators.api.datasets.operations.grouped import Aggregates, GroupReducedBag, ReducedBag
+from dagster_operators.api.datasets.operations.grouped import Aggregates, First, GroupReducedBag, ReducedBag
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
 
@@ -38,7 +38,7 @@ class GroupedCalls(PairingCalls):
         """
         key_fields = keys_of(keys or ("*",), self.fields)
         source = with_key(self, key_fields)
-        operation = ReducedBag(key_fields.fields, lambda first, _: first, keeps_key=key_fields.function is None)
+        operation = ReducedBag(key_fields.fields, First(), keeps_key=key_fields.function is None)
         return without_key(source.derive(operation, fields=source.fields), key_fields, self)
 
     @property

@@ -12,6 +12,8 @@ from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.functions import aggregated
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
+from dagster_operators.operators.datasets.columns.groups import ExtremeOfGroups, FirstOfGroups, GroupAggregates
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.key_values import key_value
 from dagster_operators.operators.datasets.rows import value_of
@@ -125,7 +127,16 @@ class ReducedBag(GroupedOperation):
 
     @override
     def work(self, data_set: Bag) -> Work:
-        return Work(data_set.function(self.function), keys=self.keys)
+        return Work(data_set.function(self.function), keys=self.keys, columns=self._columns(data_set))
+
+    def _columns(self, data_set: Bag) -> ColumnWork | None:
+        keys = positions(self.keys)
+        if keys is not None and isinstance(self.function, First):
+            return FirstOfGroups(keys, data_set.fields)
+        if keys is None or not isinstance(self.function, Extreme):
+            return None
+        fields = positions(self.function.fields)
+        return None if fields is None else ExtremeOfGroups(keys, data_set.fields, fields, self.function.least)
 
 
 @dataclass(frozen=True)
@@ -169,7 +180,18 @@ class GroupReducedBag(GroupedOperation):
     def work(self, data_set: Bag) -> Work:
         source = data_set.inputs[0]
         combine = None if self.combine is None else source.function(self.combine, several=True)
-        return Work(data_set.function(self.function, several=True), combine, self.keys, within=self.within)
+        function = data_set.function(self.function, several=True)
+        return Work(function, combine, self.keys, within=self.within, columns=self._columns(data_set))
+
+    def _columns(self, data_set: Bag) -> ColumnWork | None:
+        keys = positions(self.keys)
+        if keys is None or self.within is not None or not isinstance(self.function, Aggregates):
+            return None
+        fields = positions([field for _, field in self.function.parts])
+        if fields is None:
+            return None
+        kinds = (kind for kind, _ in self.function.parts)
+        return GroupAggregates(keys, data_set.fields, tuple(zip(kinds, fields, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -218,6 +240,20 @@ class Aggregates:
         for kind, field in self.parts:
             values[int(field)] = aggregated(kind, [row[field] for row in every], field)
         yield tuple(values)
+
+
+@dataclass(frozen=True)
+class First:
+    """A function of two rows that gives the first one.
+
+    >>> First()(1, 2)
+    1
+    """
+
+    def __call__(self, first: Any, second: Any) -> Any:
+        """The first of two rows."""
+        del second
+        return first
 
 
 @dataclass(frozen=True)

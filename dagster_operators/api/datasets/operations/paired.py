@@ -10,12 +10,15 @@ from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
+from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
+from dagster_operators.operators.datasets.columns.joined import JoinedFields
 from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.rows import value_of
 from dagster_operators.optimizer import estimates, strategies
 from dagster_operators.optimizer.binary_descriptors import CoGrouped, JoinHint, JoinType, crosses, joins, solution_set_join
 from dagster_operators.optimizer.descriptors import BinaryDescriptor
 from dagster_operators.optimizer.program import SOLUTION_SET, Node
-from dagster_operators.optimizer.properties.fields import Fields, Forwarding
+from dagster_operators.optimizer.properties.fields import Field, Fields, Forwarding
 from dagster_operators.optimizer.properties.ordering import Ordering
 
 
@@ -65,14 +68,43 @@ class Pairs(Operation):
             keeps = (solution == 1, solution == 0)
         function = data_set.function(self.function, several=self.several)
         work = Work(
-            function, keys=self.first, second_keys=self.second, several=self.several, keeps_first=keeps[0], keeps_second=keeps[1]
-        )
+            function, keys=self.first, second_keys=self.second, several=self.several, keeps_first=keeps[0], keeps_second=keeps[1],
+            columns=None if any(keeps) else self._columns(data_set),
+        )  # fmt: skip
         forwarding = self.forwards or (data_set.forwarding(0), data_set.forwarding(1))
         return Node(
             self.kind, data_set.shown, inputs, parallelism=translation.parallelism_of(data_set), descriptors=ways,
             estimate=data_set.hints.applied(estimates.joined(*(source.estimate for source in inputs))), forwarding=forwarding,
             broadcasts=translation.broadcasts(data_set), work=work,
         )  # fmt: skip
+
+    def _columns(self, data_set: Bag) -> ColumnWork | None:
+        keys, second_keys = positions(self.first), positions(self.second)
+        if keys is None or second_keys is None or not isinstance(self.function, PickedOfPair):
+            return None
+        fields = positions([field for _, field in self.function.fields])
+        if fields is None:
+            return None
+        sides = (side for side, _ in self.function.fields)
+        return JoinedFields(keys, second_keys, tuple(zip(sides, fields, strict=True)), data_set.fields)
+
+
+@dataclass(frozen=True)
+class PickedOfPair:
+    """A function of two rows that gives some of their fields.
+
+    Attributes:
+        fields: The number of a row and a field of it, for each field of the result.
+
+    >>> PickedOfPair(((1, 0), (0, 1)))((1, 2), (3, 4))
+    (3, 2)
+    """
+
+    fields: tuple[tuple[int, Field], ...]
+
+    def __call__(self, first: Any, second: Any) -> Any:
+        """Some fields of two rows."""
+        return tuple(value_of((first, second)[side], field) for side, field in self.fields)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types
+from dagster_operators.operators.datasets.columns.column_work import HandedOn
+from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.optimizer.descriptors import Repartitioned, SortedParts
 from dagster_operators.optimizer.program import Node
 from dagster_operators.optimizer.properties.distribution import RequiredDistribution
@@ -40,6 +42,7 @@ class Placed(Operation):
         return Node(
             self.kind, data_set.shown, inputs, parallelism=translation.parallelism_of(data_set),
             descriptors=[Repartitioned(self.required)], estimate=inputs[0].estimate, forwarding=[Forwarding.everything()],
+            work=Work(columns=HandedOn()),
         )  # fmt: skip
 
 
@@ -66,4 +69,5 @@ class SortedInParts(Operation):
         return Node(
             self.kind, data_set.shown, inputs, parallelism=translation.parallelism_of(data_set),
             descriptors=[SortedParts(self.ordering)], estimate=inputs[0].estimate, forwarding=[Forwarding.everything()],
+            work=Work(columns=HandedOn()),
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, united
+from dagster_operators.operators.datasets.columns.column_work import PickedFields, positions
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.optimizer import estimates, strategies
 from dagster_operators.optimizer.descriptors import RowWise
@@ -122,7 +123,8 @@ class Projected(_OneInput):
 
     @override
     def work(self, data_set: Bag) -> Work:
-        return Work(data_set.function(lambda row: tuple(row[field] for field in self.positions)))
+        by_columns = PickedFields(places, data_set.fields) if (places := positions(self.positions)) is not None else None
+        return Work(data_set.function(lambda row: tuple(row[field] for field in self.positions)), columns=by_columns)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.columns.column_work import ColumnWork
 from dagster_operators.operators.datasets.context import RuntimeContext
 from dagster_operators.operators.datasets.rows import Row, snapshot
 from dagster_operators.optimizer.properties.fields import Fields
@@ -36,6 +37,7 @@ class Work:
         keeps_first: Whether rows of the first input without a partner are there, of a join.
         keeps_second: Whether those of the second are.
         declares_forwarded: Whether the user says of the function which fields it forwards.
+        columns: The same work on columns, where it needs no function of the user's.
     """
 
     function: Callable[..., Any] | None = None
@@ -48,6 +50,7 @@ class Work:
     keeps_first: bool = False
     keeps_second: bool = False
     declares_forwarded: bool = False
+    columns: ColumnWork | None = None
 
 
 @dataclass

@@ -12,10 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LostFileError, StorageError
+from dagster_operators.operators.datasets.columns.column_rows import (
+    ColumnRows,
+    batches_within,
+    content_of,
+    holds_batches,
+    rows_within,
+)
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.packed_rows import packed, unpacked
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow.fs import FileSystem
 
 _ROWS_OF_CHUNK: Final = 4096
@@ -32,6 +40,7 @@ class Chunk:
         size: The number of bytes.
         rows: The number of rows.
         checksum: Of the bytes.
+        layout: What tells the fields of rows apart whose columns were written; empty where rows were pickled.
     """
 
     file: str
@@ -39,6 +48,7 @@ class Chunk:
     size: int
     rows: int
     checksum: int
+    layout: str = ""
 
 
 @dataclass
@@ -98,7 +108,24 @@ class ExchangeFolder:
             StorageError: The bytes are not those that were written.
         """
         for content in self.contents(chunks):
-            yield from unpacked(content)
+            yield from rows_within(content) if holds_batches(content) else unpacked(content)
+
+    def columns(self, chunks: Sequence[Chunk]) -> ColumnRows | None:
+        """The rows of some chunks by their columns; None where rows were pickled, or have different fields.
+
+        Raises:
+            LostFileError: A file is missing.
+            StorageError: The bytes are not those that were written.
+        """
+        if len({chunk.layout for chunk in chunks}) != 1 or not chunks[0].layout:
+            return None
+        layout, _ = batches_within(next(self.contents(chunks[:1])))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for content in self.contents(chunks):
+                yield from batches_within(content)[1]
+
+        return ColumnRows(layout, batches, sum(chunk.rows for chunk in chunks))
 
     def contents(self, chunks: Iterable[Chunk]) -> Iterator[bytes]:
         """The bytes of some chunks.
@@ -169,12 +196,31 @@ class ChunkWriter:
         if len(waiting) >= _ROWS_OF_CHUNK:
             self._flush(part)
 
-    def write(self, part: int, content: bytes, rows: int) -> None:
-        """Write a chunk of a part."""
+    def add_batch(self, part: int, batch: pa.RecordBatch, layout: str) -> None:
+        """Write a batch of a part's rows, behind those that wait.
+
+        Args:
+            part: The part.
+            batch: The batch.
+            layout: What tells the fields of its rows apart.
+        """
+        if part in self._waiting:
+            self._flush(part)
+        self.write(part, content_of(batch), batch.num_rows, layout)
+
+    def write(self, part: int, content: bytes | pa.Buffer, rows: int, layout: str = "") -> None:
+        """Write a chunk of a part.
+
+        Args:
+            part: The part.
+            content: The bytes.
+            rows: The number of rows.
+            layout: What tells the fields of rows apart whose columns these are.
+        """
         if self._stream is None:
             self._stream = self._folder.files.open_output_stream(f"{self._folder.path}/{self._name}")
         self._stream.write(content)
-        chunk = Chunk(self._name, self._offset, len(content), rows, zlib.crc32(content))
+        chunk = Chunk(self._name, self._offset, len(content), rows, zlib.crc32(content), layout)
         self.parts.setdefault(part, []).append(chunk)
         self._offset += len(content)
 

@@ -9,6 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.operators.datasets.arrow_rows import ArrowRows
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, content_of
+from dagster_operators.operators.datasets.columns.sorting import in_column_order
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder
 from dagster_operators.types.schema import Schema
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_OF_BATCH: Final = 16384
+_ROWS_OF_GROUP: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class StreamRows:
 
     chunks: tuple[Chunk, ...]
 
-    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterator[Row]:
-        """The rows of a part.
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterable[Row]:
+        """The rows of a part, by their columns.
 
         Args:
             folder: The folder of the exchanges.
@@ -39,11 +42,19 @@ class StreamRows:
         """
         import pyarrow as pa
 
-        for content in folder.contents(self.chunks[part::parts]):
-            with pa.ipc.open_stream(content) as batches:
-                arrow = ArrowRows(Schema.from_arrow(batches.schema))
-                for batch in batches:
-                    yield from arrow.decode(batch)
+        chunks = self.chunks[part::parts]
+        if not chunks:
+            return ()
+        with pa.ipc.open_stream(next(folder.contents(chunks[:1]))) as stream:
+            schema = stream.schema
+        layout = RowLayout.of(schema)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for content in folder.contents(chunks):
+                with pa.ipc.open_stream(content) as stream:
+                    yield from (layout.batch(batch.column(name) for name in schema.names) for batch in stream)
+
+        return ColumnRows(layout, batches, sum(chunk.rows for chunk in chunks))
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class RowsAtHand:
 
     given: Sequence[Row]
 
-    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterator[Row]:  # noqa: ARG002 - as the protocol has it
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterable[Row]:  # noqa: ARG002 - as the protocol has it
         """The rows of a part.
 
         Args:
@@ -64,7 +75,7 @@ class RowsAtHand:
             part: The part.
             parts: The number of parts.
         """
-        return iter(self.given[part::parts])
+        return self.given[part::parts]
 
 
 def spilled(batches: Iterable[pa.RecordBatch], folder: ExchangeFolder, stem: str) -> list[Chunk]:
@@ -75,16 +86,11 @@ def spilled(batches: Iterable[pa.RecordBatch], folder: ExchangeFolder, stem: str
         folder: The folder.
         stem: The beginning of the file's name.
     """
-    import pyarrow as pa
-
     writer = folder.writer(stem)
     for whole in batches:
         for begin in range(0, whole.num_rows, _ROWS_OF_BATCH):
             batch = whole.slice(begin, _ROWS_OF_BATCH)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as stream:
-                stream.write_batch(batch)
-            writer.write(0, sink.getvalue().to_pybytes(), batch.num_rows)
+            writer.write(0, content_of(batch), batch.num_rows)
     writer.close()
     return writer.parts.get(0, [])
 
@@ -110,18 +116,15 @@ class TableRows:
         """
         import pyarrow.parquet as pq
 
-        arrow = ArrowRows(Schema.from_arrow(self.schema), self.operator)
-
         def write(rows: Iterable[Row]) -> list[Chunk]:
-            name, source, count = f"result-{part}-{uuid.uuid4().hex[:12]}.parquet", iter(rows), 0
+            name, count = f"result-{part}-{uuid.uuid4().hex[:12]}.parquet", 0
             writer: pq.ParquetWriter | None = None
             try:
-                while several := list(islice(source, _ROWS_OF_BATCH)):
-                    batch = arrow.encode(several)
+                for table in self._tables(rows):
                     if writer is None:
                         writer = pq.ParquetWriter(f"{folder.path}/{name}", self.schema, filesystem=folder.files)
-                    writer.write_batch(batch)
-                    count += len(several)
+                    writer.write_table(table)
+                    count += table.num_rows
             finally:
                 if writer is not None:
                     writer.close()
@@ -130,3 +133,15 @@ class TableRows:
             return [Chunk(name, 0, folder.files.get_file_info(f"{folder.path}/{name}").size, count, 0)]
 
         return write
+
+    def _tables(self, rows: Iterable[Row]) -> Iterator[pa.Table]:
+        """Rows as tables of the sink's columns."""
+        import pyarrow as pa
+
+        ordered = in_column_order(rows) if isinstance(rows, ColumnRows) else None
+        if ordered is not None and ordered.layout.types == tuple(self.schema.types):
+            yield from (table.rename_columns(self.schema.names).cast(self.schema) for table in ordered.tables(_ROWS_OF_GROUP))
+            return
+        arrow, source = ArrowRows(Schema.from_arrow(self.schema), self.operator), iter(rows)
+        while several := list(islice(source, _ROWS_OF_BATCH)):
+            yield pa.Table.from_batches([arrow.encode(several)])

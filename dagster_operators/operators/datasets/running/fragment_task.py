@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, Protocol
 
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import OperatorsError, located
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows
 from dagster_operators.operators.datasets.context import (
     Accumulator,
     Aggregator,
@@ -19,7 +20,8 @@ from dagster_operators.operators.datasets.context import (
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
-from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder, Stored
+from dagster_operators.operators.datasets.running.by_columns import is_nothing, worked, write_columns
+from dagster_operators.operators.datasets.running.exchange_files import Chunk, ChunkWriter, ExchangeFolder, Stored
 from dagster_operators.operators.datasets.running.fragments import (
     JOINED,
     READ,
@@ -42,7 +44,7 @@ _REGISTERED: Final = (grouping, joining, reducing, row_wise)
 class Source(Protocol):
     """Rows of a source, which are no rows of an exchange."""
 
-    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterator[Row]:
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterable[Row]:
         """The rows of a part.
 
         Args:
@@ -158,7 +160,7 @@ class _Part:
         self._fragment = fragment
         self._part = part
         self._report = report
-        self._results: dict[int, list[Row]] = {}
+        self._results: dict[int, Iterable[Row]] = {}
         self._readers: Counter[int] = Counter(
             incoming.step for step in fragment.steps for incoming in step.inputs if incoming.step is not None
         )
@@ -198,21 +200,26 @@ class _Part:
             writer = self._job.sinks[head.name].open(self._job.folder, self._part)
             self._report.sinks[head.name] = writer(inputs[0])
             return
+        with located(operator=head.name):
+            rows, left = worked(steps, inputs)
+            if not left:
+                self._hand_on(last, rows[0])
+                return
         collect, finish = self._collector(last)
-        if head.strategy in _OWN:
-            for row in self._own(head, inputs):
+        if head.strategy in _OWN and left[0] is head:
+            for row in self._own(head, rows):
                 collect(row)
         else:
-            contexts = [self._context(step) for step in steps]
-            tasks = [Step(step.strategy, step.work, context) for step, context in zip(steps, contexts, strict=True)]
-            run_task(tasks[0], inputs, tasks[1:], collect=collect)
+            contexts = [self._context(step) for step in left]
+            tasks = [Step(step.strategy, step.work, context) for step, context in zip(left, contexts, strict=True)]
+            run_task(tasks[0], rows, tasks[1:], collect=collect)
             for context in contexts:
                 add_up(self._report.accumulators, context.accumulators)
                 if context.iteration is not None:
                     add_up(self._report.aggregators, context.iteration.aggregators)
         finish()
 
-    def _own(self, step: FragmentStep, inputs: list[Iterable[Row]]) -> Iterable[Row]:
+    def _own(self, step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row]:
         if step.strategy == UPDATE:
             key = key_of(step.work.keys)
             rows = {key(row): row for row in inputs[0]}
@@ -228,8 +235,12 @@ class _Part:
             rows = source.rows(self._job.folder, self._part, self._fragment.parallelism)
         else:
             stored = self._job.stored[incoming.stored or 0]
-            rows = self._job.folder.read(stored.chunks if incoming.everything else stored.parts.get(self._part, ()))
-        return rows if incoming.order is None else in_order(rows, incoming.order)
+            chunks = stored.chunks if incoming.everything else stored.parts.get(self._part, ())
+            columns = self._job.folder.columns(chunks) if chunks else None
+            rows = columns if columns is not None else self._job.folder.read(chunks) if chunks else ()
+        if isinstance(rows, ColumnRows):
+            return rows.to_be_sorted(incoming.order)
+        return rows if incoming.order is None or is_nothing(rows) else in_order(rows, incoming.order)
 
     def _context(self, step: FragmentStep) -> RuntimeContext:
         broadcasts = {name: self._broadcast(number) for name, number in step.broadcasts.items()}
@@ -252,9 +263,11 @@ class _Part:
             takers.append(step.claims.check(self._part, self._fragment.parallelism, step.name))
         ends: list[Callable[[], None]] = []
         if self._readers[step.number]:
-            takers.append(self._results.setdefault(step.number, []).append)
+            kept: list[Row] = []
+            self._results[step.number] = kept
+            takers.append(kept.append)
         for out in self._leaving(step):
-            take, end = self._writing(out)
+            take, end = self._writing(out, self._job.folder.writer(f"{out.stored}-{self._part}"))
             takers.append(take)
             ends.append(end)
         count = 0
@@ -272,8 +285,19 @@ class _Part:
 
         return collect, finish
 
-    def _writing(self, out: Outgoing) -> tuple[Callable[[Row], None], Callable[[], None]]:
-        writer, place = self._job.folder.writer(f"{out.stored}-{self._part}"), placing(out, self._part)
+    def _hand_on(self, step: FragmentStep, rows: Iterable[Row]) -> None:
+        """Give a step's rows, of which columns came out, to whatever reads them."""
+        self._results[step.number] = rows
+        self._report.rows[step.name] += rows.count if isinstance(rows, ColumnRows) else 0
+        for out in self._leaving(step):
+            writer = self._job.folder.writer(f"{out.stored}-{self._part}")
+            take, end = self._writing(out, writer)
+            if isinstance(rows, ColumnRows):
+                write_columns(rows, out, self._part, writer, take)
+            end()
+
+    def _writing(self, out: Outgoing, writer: ChunkWriter) -> tuple[Callable[[Row], None], Callable[[], None]]:
+        place = placing(out, self._part)
         unknown = out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None
         sample = KeySample(out.ordering, SAMPLED * out.parts, self._part) if unknown and out.ordering is not None else None
 

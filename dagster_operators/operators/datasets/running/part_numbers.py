@@ -16,8 +16,12 @@ from dagster_operators.errors import PipelineError
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NUMBERS: Final = (bool, int, float, Decimal)
-_PRIME: Final = 0x9E3779B1
-_BITS: Final = 0xFFFFFFFF
+PRIME: Final = 0x9E3779B1
+"""The number that others are multiplied by, so that their low bits depend on all bits."""
+
+BITS: Final = 0xFFFFFFFF
+"""The bits of a hash."""
+
 _OF_NAN: Final = 0x7FC00000
 
 
@@ -57,7 +61,7 @@ def stable_hash(value: Any) -> int:
     if isinstance(value, tuple):
         mixed = len(value)
         for part in value:
-            mixed = (mixed * 31 + stable_hash(part)) & _BITS
+            mixed = (mixed * 31 + stable_hash(part)) & BITS
         return mixed
     for types, hashed in _HASHES:
         if isinstance(value, types):
@@ -73,7 +77,7 @@ def stable_hash(value: Any) -> int:
 def _mixed(number: int) -> int:
     """A number whose low bits depend on all bits: keys with a common step would be in few of the parts otherwise."""
     number ^= number >> 32
-    return ((number & _BITS) * _PRIME & _BITS) >> 7 ^ (number & _BITS)
+    return ((number & BITS) * PRIME & BITS) >> 7 ^ (number & BITS)
 
 
 def _of_time(value: dt.datetime) -> int:
@@ -99,5 +103,5 @@ _HASHES: Final[tuple[tuple[Any, Callable[[Any], int]], ...]] = (
     (dt.timedelta, lambda value: _mixed(value // dt.timedelta(microseconds=1))),
     (UUID, lambda value: zlib.crc32(value.bytes)),
     (type(None), lambda _: 0),
-    (frozenset, lambda value: sum(map(stable_hash, value)) & _BITS),
+    (frozenset, lambda value: sum(map(stable_hash, value)) & BITS),
 )

@@ -1,0 +1,150 @@
+"""Programs and typed rows drawn at random, and what comes out of them by columns and by rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from dagster_operators.api.datasets.data_set import DataSet
+from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.errors import OperatorsError, PipelineError
+from dagster_operators.operators.datasets.arrow_rows import ArrowRows
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout
+from dagster_operators.operators.datasets.rows import Row
+from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
+from dagster_operators.optimizer.program import Source as SourceNode
+from dagster_operators.optimizer.program import ordered
+from dagster_operators.types.schema import Schema
+from tests.operators.datasets.in_files import ExecutionInFiles
+
+_DAY, _NOON = dt.date(1969, 12, 31), dt.datetime(2020, 2, 29, 12, tzinfo=dt.UTC)
+USUAL: dict[str, Sequence[Any]] = {
+    "int": [-1, 0, 1, 7], "long": [-3, -2, -1, 0, 1, 2, 2**40], "string": ["", "a", "b", "é", "𝄞"],
+    "double": [0.1, 0.2, 0.3, -1.5, 1e9],
+    "boolean": [True, False], "date": [_DAY, dt.date(2020, 1, 1)], "timestamp": [_NOON, _NOON - dt.timedelta(microseconds=1)],
+    "decimal(5, 2)": [Decimal("1.50"), Decimal("-0.01"), Decimal("0.00")], "binary": [b"", b"\xff", b"a"],
+    "timestamp_ntz": [dt.datetime(2020, 1, 1), dt.datetime(1960, 1, 1)], "float": [0.5, 0.25, 1e30], "tinyint": [1, 100],  # noqa: DTZ001
+    "array<long>": [[1], []],
+}  # fmt: skip
+ODD: dict[str, Sequence[Any]] = {
+    "long": [2**63 - 1, -(2**63), 2**61 - 1, 1 - 2**61, 2**61],
+    "double": [float("nan"), -0.0, 0.0, float("inf"), -float("inf"), 1e308],
+    "int": [2**31 - 1, -(2**31)], "decimal(5, 2)": [Decimal("999.99"), Decimal("-999.99")], "tinyint": [127, -128],
+    "float": [-0.0, 0.0, float("nan")],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows as a source, by columns or as rows, in batches of which the parts take turns."""
+
+    schema: str
+    given: Sequence[Row]
+    by_columns: bool
+    of_batch: int = 3
+
+    def rows(self, folder: ExchangeFolder, part: int, parts: int) -> Iterable[Row]:
+        arrow = ArrowRows(Schema.from_ddl(self.schema))
+        batches = [
+            arrow.encode(list(self.given[begin : begin + self.of_batch])) for begin in range(0, len(self.given), self.of_batch)
+        ]
+        own = batches[part::parts]
+        if not own:
+            return ()
+        table = ColumnRows.of(RowLayout.of(arrow.arrow_schema), pa.Table.from_batches(own))
+        return table if self.by_columns else list(table)
+
+
+@st.composite
+def typed_rows(draw: Any, most: int = 12) -> tuple[str, list[Row]]:
+    kinds = draw(st.lists(st.sampled_from(list(USUAL)), min_size=2, max_size=4))
+    odd, nulls = draw(st.booleans()), draw(st.booleans())
+    pools = [[*USUAL[kind], *(ODD.get(kind, ()) if odd else ()), *([None] if nulls else ())] for kind in kinds]
+    rows = draw(st.lists(st.tuples(*map(st.sampled_from, pools)), max_size=most))
+    return ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds)), rows
+
+
+class Choices:
+    """Choices by numbers that were drawn, so that smaller examples are found; without numbers the first choice.
+
+    Args:
+        numbers: The numbers.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = list(numbers)
+
+    def of(self, *several: Any) -> Any:
+        return several[(self._numbers.pop(0) if self._numbers else 0) % len(several)]
+
+    def fields(self, data: DataSet, most: int = 2) -> list[int]:
+        width = range(len(data.types or ()))
+        return list(dict.fromkeys(self.of(*width) for _ in range(self.of(*range(1, most + 1)))))
+
+
+def _aggregated(data: DataSet, choose: Choices) -> DataSet:
+    keyed = choose.of(data.group_by(*choose.fields(data)), data)
+    parts = [(choose.of("sum", "min", "max"), field) for field in choose.fields(data)]
+    result = keyed.aggregate(*parts[0])
+    for part in parts[1:]:
+        result = result.and_aggregate(*part)
+    return result
+
+
+def _extreme(data: DataSet, choose: Choices) -> DataSet:
+    keyed = choose.of(data.group_by(*choose.fields(data)), data)
+    return getattr(keyed, choose.of("min_by", "max_by"))(*choose.fields(data))
+
+
+def _joined(data: DataSet, choose: Choices) -> DataSet:
+    keys = choose.fields(data)
+    other = choose.of(data, data.rebalance(), data.distinct(keys[0]))
+    pairs = getattr(data, choose.of("join", "join_with_tiny", "join_with_huge"))(other).where(*keys).equal_to(*keys)
+    return pairs.project_first(*choose.fields(data)).project_second(*choose.fields(data)).data_set()
+
+
+CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
+    "project": lambda data, choose: data.project(*choose.fields(data, 3)),
+    "distinct": lambda data, choose: data.distinct(*choose.fields(data)),
+    "aggregate": _aggregated,
+    "extreme": _extreme,
+    "join": _joined,
+    "union": lambda data, choose: data.union(choose.of(data, data.rebalance())),
+    "hash": lambda data, choose: data.partition_by_hash(*choose.fields(data)),
+    "range": lambda data, choose: data.partition_by_range(*choose.fields(data)),
+    "rebalance": lambda data, choose: data.rebalance().set_parallelism(choose.of(1, 2, 3)),
+    "sort": lambda data, choose: data.sort_partition(choose.of(*choose.fields(data)), choose.of("ascending", "descending")),
+    "rows": lambda data, choose: data.filter(lambda _: True),
+}
+STEPS = st.lists(
+    st.tuples(st.sampled_from(list(CALLS)), st.lists(st.integers(0, 11), min_size=8, max_size=8)), min_size=1, max_size=3
+)
+
+
+def made(data: DataSet, steps: Sequence[tuple[str, Sequence[int]]]) -> DataSet:
+    """The data set that some calls make of another one; a call that the types do not allow makes nothing."""
+    for name, numbers in steps:
+        with suppress(PipelineError):
+            data = CALLS[name](data, Choices(numbers))
+    return data
+
+
+def results(schema: str, rows: Sequence[Row], steps: Any, parallelism: int, folder: Path, *, by_columns: bool) -> list[str]:
+    """The rows that come out of a program, as texts that tell all values apart, or its failure."""
+    program = LocalProgram(parallelism)
+    plan = program.plan(made(program.rows([], schema=schema).set_parallelism(parallelism), steps))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, SourceNode))
+    given = Given(schema, rows, by_columns)
+    try:
+        (sink,) = ExecutionInFiles(plan, {source.name: given}, folder).run().values() or [[]]
+    except OperatorsError as error:
+        return [f"{type(error).__name__}: {error.problem}"]
+    return [f"{type(row).__name__} {getattr(row, '_fields', None)} {tuple(row)!r}" for row in sink]

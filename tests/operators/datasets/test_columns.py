@@ -1,0 +1,103 @@
+"""Operators at work by columns: the rows, in their order, that come out of the same plan by rows, or the same failure."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.errors import StorageError
+from dagster_operators.operators.datasets.arrow_columns import Place, column_of
+from dagster_operators.operators.datasets.arrow_values import values_of
+from dagster_operators.operators.datasets.columns.column_rows import RowLayout, content_of, holds_batches, rows_within
+from dagster_operators.operators.datasets.columns.exact_sums import sums
+from dagster_operators.operators.datasets.columns.hashes import parts_of
+from dagster_operators.operators.datasets.running import fragment_task
+from dagster_operators.operators.datasets.running.part_numbers import part_of
+from dagster_operators.optimizer.program import Source, ordered
+from tests.examples import fresh_examples
+from tests.operators.datasets.columns_drawn import STEPS, Given, results, typed_rows
+from tests.operators.datasets.in_files import ExecutionInFiles
+from tests.operators.datasets.test_arrow_rows import DECIMALS, SIMPLE, VALUES
+
+
+@fresh_examples(150)
+@given(typed_rows(), STEPS, st.sampled_from([1, 2, 4]))
+def test_columns_give_what_rows_give(schema_and_rows, steps, parallelism):
+    schema, rows = schema_and_rows
+    with tempfile.TemporaryDirectory() as folder:
+        expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
+    assert found == expected
+
+
+PROGRAMS = {
+    "sum": lambda rows: rows.group_by("k").sum("v"),
+    "two aggregates": lambda rows: rows.group_by("k").aggregate("max", "v").and_aggregate("min", "t"),
+    "sum of all": lambda rows: rows.sum("v"),
+    "least": lambda rows: rows.group_by("k").min_by("v", "t"),
+    "distinct": lambda rows: rows.distinct("k"),
+    "projected": lambda rows: rows.project("v", "v"),
+    "joined": lambda rows: (
+        rows.join(rows.distinct("k")).where("k").equal_to("k").project_first("k").project_second("v").data_set()
+    ),
+    "united and sorted": lambda rows: rows.union(rows).partition_by_hash("t").sort_partition("v", "descending"),
+}
+ROWS = [("a", 1, "x"), ("b", 2**40, ""), ("a", -1, "y"), ("c", 0, "z")]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_work_is_done_by_columns(make, parallelism, tmp_path, monkeypatch):
+    """What falls back to rows gives the same rows, and is slow: so it is looked at whether it does."""
+    program = LocalProgram(parallelism)
+    plan = program.plan(make(program.rows([], schema="k string, v long, t string")))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, Source))
+    monkeypatch.setattr(fragment_task, "run_task", lambda *_, **__: pytest.fail("rows are worked on"))
+    given = Given("k string, v long, t string", ROWS, by_columns=True)
+    assert ExecutionInFiles(plan, {source.name: given}, tmp_path).run()
+
+
+ARRAYS = {
+    kind: st.lists(values.filter(lambda value: value == value), min_size=1, max_size=5).map(  # noqa: PLR0124 - not of NaN
+        lambda some, kind=kind: column_of(some, kind, Place())
+    )
+    for kind, values in ((kind, DECIMALS[kind] if kind in DECIMALS else VALUES[str(kind)]) for kind in SIMPLE)
+}
+
+
+@fresh_examples(200)
+@given(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3), st.data(), st.integers(1, 97))
+def test_keys_are_in_the_parts_that_rows_are_in(kinds, data, parts):
+    arrays = [data.draw(ARRAYS[kind]) for kind in kinds]
+    arrays = [array.slice(0, min(map(len, arrays))) for array in arrays]
+    keys = zip(*(values_of(array, kind, Place()) for array, kind in zip(arrays, kinds, strict=True)), strict=True)
+    assert parts_of(arrays, parts).tolist() == [part_of(key, parts) for key in keys]
+
+
+@fresh_examples(100)
+@given(
+    st.lists(st.sampled_from([2**63 - 1, -(2**63), 2**62, -1, 0, 1, 2**32, -(2**32) - 1]), min_size=1, max_size=9),
+    st.integers(0, 1),
+)
+def test_sums_of_long_numbers_fit_or_are_left_to_rows(numbers, before):
+    added = sums({0: pa.chunked_array([numbers], pa.int64())}, before, _of_all)
+    total = sum(numbers)
+    assert total == added[1][0].to_pylist()[0] if added is not None else not -(2**63) <= total < 2**63
+
+
+def _of_all(columns, aggregates):
+    table = pa.table({"all": [0] * len(next(iter(columns.values()))), **columns})
+    return table.group_by("all", use_threads=False).aggregate(aggregates)
+
+
+def test_a_file_of_rows_that_is_no_arrow_is_an_error():
+    content = content_of(RowLayout((pa.int64(),), ("k",)).batch([pa.array([1])])).to_pybytes()
+    assert holds_batches(content)
+    for forged in (content[:-20], content[:4] + b"\x00" * 40, content.replace(b"names", b"forms")):
+        with pytest.raises(StorageError, match="run again"):
+            rows_within(forged)

@@ -141,15 +141,17 @@ class Ending:
         last: The last event time that there was at each input, as far as it is known; no time, if that is not known.
         stops: Whether the pipeline is stopped with this epoch; it may be run again.
         ended: The inputs, by their places, of which nothing more comes until then.
+        of_sources: The last event time of the sources that each input is made of, as far as it is known.
     """
 
     last: Sequence[int] = ()
     stops: bool = False
     ended: Collection[int] = ()
+    of_sources: Sequence[int] = ()
 
     def become(self, other: Ending) -> None:
         """Take over what another one says."""
-        self.last, self.stops, self.ended = other.last, other.stops, other.ended
+        self.last, self.stops, self.ended, self.of_sources = other.last, other.stops, other.ended, other.of_sources
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ class ProgramContext:
         report: What it has to tell of the epoch.
         shared: What the programs of one logical operator share in this subtask; an isolated program has it alone.
         watermarks: That of each origin of its inputs: as the epoch began, and from ``on_frontier`` on the new ones.
-        ending: What ends with the epoch, from ``on_frontier`` on; of a program with numbered rows in this process.
+        ending: What ends with the epoch, from ``on_frontier`` on, or where ``coming`` is known from the beginning; of a program
+            with numbered rows in this process.
         coming: The frontier of each input at the end of the epoch, where it is known as the epoch begins; else nothing.
     """
 

@@ -479,20 +479,22 @@ class Apply(_message.Message):
     def __init__(self, arrow: _Optional[_Union[_values_pb2.Code, _Mapping]] = ..., keys: _Optional[_Iterable[_Union[_values_pb2.Names, _Mapping]]] = ...) -> None: ...
 
 class EventOperators(_message.Message):
-    __slots__ = ("sources", "operators", "files", "descriptor", "partition_by", "order")
+    __slots__ = ("sources", "operators", "files", "descriptor", "partition_by", "order", "closes")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
+    CLOSES_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     operators: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     files: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     descriptor: str
     partition_by: str
     order: str
-    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ..., partition_by: _Optional[str] = ..., order: _Optional[str] = ...) -> None: ...
+    closes: str
+    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ..., partition_by: _Optional[str] = ..., order: _Optional[str] = ..., closes: _Optional[str] = ...) -> None: ...
 
 class Frontier(_message.Message):
     __slots__ = ("definition",)

@@ -272,7 +272,7 @@ class OperatorHarness:
         ...     harness.epoch, reports[0].watermark
         (2, 1000000)
         """
-        return self._end(watermark, Ending(self._last))
+        return self._end(watermark, Ending(self._last, of_sources=self._last))
 
     def _end(self, watermark: Moment | None, ending: Ending) -> Mapping[int, Report]:
         if watermark is not None:
@@ -309,7 +309,7 @@ class OperatorHarness:
         ...     len(harness.stop())
         1
         """
-        return self._end(None, Ending(self._last, stops=True, ended=ended))
+        return self._end(None, Ending(self._last, stops=True, ended=ended, of_sources=self._last))
 
     def run_epoch(self, rows: Rows, watermark: Moment | None = None, index: int = 0) -> list[dict[str, Any]]:
         """One whole epoch over some rows; what came out of the main port.

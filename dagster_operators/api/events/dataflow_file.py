@@ -173,6 +173,7 @@ class DataflowFile:
             descriptor=json.dumps(self._root.plain(), sort_keys=True),
             partition_by=by,
             order=self._order,
+            closes=BY_TIME if self._order == BY_TIME else "",
         )
 
     def _sources_of(self, operators: Sequence[EventOperator], by: str) -> tuple[EventSource, ...]:

@@ -29,6 +29,7 @@ from dagster_operators.operators.events.message import Message, input_event, oth
 from dagster_operators.operators.events.routes import AllLogs, log_readers, taken
 from dagster_operators.operators.events.sending import as_array, as_metadata, own_copy
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
+from dagster_operators.time.watermark import MIN_WATERMARK
 
 _MOST_TICKS: Final = 1_000_000
 _MOST_MESSAGES: Final = 1_000_000
@@ -209,9 +210,11 @@ class EventLoop:
             event_operator=operator.id, input=one.id, remedy="see that operators that read each other stop sending",
         )  # fmt: skip
 
-    def close(self, addresses: Iterable[str]) -> None:
-        """Nothing will ever come from these outputs: those that read them are told, and all that comes of it."""
-        self._begin()
+    def close(self, addresses: Iterable[str], time: int = MIN_WATERMARK) -> None:
+        """Nothing will ever come from these outputs, from a time on or from now: their readers are told, behind ticks of then."""
+        if self._now is not None:
+            self.advance(time)
+        self._begin(time if self._now is None and time > MIN_WATERMARK else None)
         for address in addresses:
             self._close(address)
         self.settle()

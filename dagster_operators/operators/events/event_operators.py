@@ -59,6 +59,8 @@ class EventOperators(LogicalOperator):
             Empty if there is one of each operator.
         order: ``time`` if messages wait until the watermark says that no earlier one comes; else they come in the order of
             time within an epoch, and of arrival from epoch to epoch, as dataflows of earlier versions did.
+        closes: ``time`` if an input is closed behind the last row of its source, among the messages of others; else it is
+            closed as the epoch ends that read the row, as dataflows of earlier versions did.
     """
 
     kind: ClassVar[str] = EVENT_OPERATORS
@@ -72,11 +74,17 @@ class EventOperators(LogicalOperator):
     descriptor: str = "{}"
     partition_by: str = ""
     order: str = ""
+    closes: str = ""
 
     @property
     def is_ordered(self) -> bool:
         """Whether messages come in the order of time, whatever the epochs."""
         return self.order == BY_TIME
+
+    @property
+    def closes_in_order(self) -> bool:
+        """Whether inputs are closed in the order of time, whatever the epochs."""
+        return self.is_ordered and self.closes == BY_TIME
 
     @cached_property
     def says_order(self) -> bool:
@@ -107,7 +115,7 @@ class EventOperators(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         files = {path: sha256(text.encode()).hexdigest()[:16] for path, text in self.files}
-        more = {name: value for name in ("partition_by", "order") if (value := getattr(self, name))}
+        more = {name: value for name in ("partition_by", "order", "closes") if (value := getattr(self, name))}
         return {"sources": as_json(self.sources), "operators": as_json(self.operators), "files": files, **more}
 
     @override
@@ -168,6 +176,10 @@ class EventOperators(LogicalOperator):
             orders = ["the order of their time", "the order of arrival"]
             were, are = orders if before.is_ordered else reversed(orders)
             return f"its messages came in {were}, and are to come in {are}, which may lead to other values from here on"
+        if before.closes_in_order != self.closes_in_order:
+            places = ["behind the last row of a source", "at the end of the epoch that read it"]
+            were, are = places if before.closes_in_order else reversed(places)
+            return f"an input was closed {were}, and is to be closed {are}, which may lead to other values from here on"
         found = swapped(before, self)
         if found:
             return f"{found[0]!r} runs what {found[1]!r} ran, and state is kept by the ids of nodes and operators"
@@ -193,7 +205,8 @@ class EventOperators(LogicalOperator):
         sources = tuple(
             replace(one, waits_as="" if name == one.node else name) for one, name in zip(self.sources, kept, strict=True)
         )
-        return replace(self, sources=sources, order=self.order if self.says_order else before.order)
+        said = self if self.says_order else before
+        return replace(self, sources=sources, order=said.order, closes=said.closes)
 
     @override
     def renamed_within(self, before: LogicalOperator) -> str:

@@ -21,6 +21,7 @@ from dagster_operators.operators.events.event_run import (
     EventRun,
     Saved,
     came_by_arrival,
+    closed_as_epochs_ended,
     is_of_another_file,
     saved_rows,
     waiting_rows,
@@ -104,6 +105,8 @@ class EventProgram:
         marks = [frontier.to_watermark() for frontier in inputs]
         if self._order is not None:
             self._order.move(marks if self._own.is_ordered else [MAX_WATERMARK] * len(marks))
+            if self._own.closes_in_order:
+                self._order.end(marks, self._ctx.ending.of_sources)
             self._call(self._deliver_waiting, self._order.due())
         ending = self._ctx.ending
         ends = ending.stops or MAX_WATERMARK in marks
@@ -158,13 +161,19 @@ class EventProgram:
             self._run(key).deliver(time, messages)
 
     def _deliver_waiting(self, rows: Sequence[Waiting]) -> None:
+        closings = self._order.closings if self._order is not None else None
         for one in rows:
-            self._run(one.key).deliver(one.time, one.messages)
+            run = self._run(one.key)
+            if closings is not None and (due := closings.of(one.key)):
+                run.close_sources(due, one.turn)
+            run.deliver(one.time, one.messages)
 
     def _ordered(self) -> MessageOrder | None:
         """The order of messages; None if they come as they arrive, as they did in what was saved by an earlier version."""
         if not self._own.says_order and any(map(came_by_arrival, self._saved.values())):
             self._own = replace(self._own, order="")
+        if not self._own.says_order and any(map(closed_as_epochs_ended, self._saved.values())):
+            self._own = replace(self._own, closes="")
         own, kept = self._own, {key: [*waiting_rows(saved)] for key, saved in self._saved.items() if WAITING in saved}
         if not own.is_ordered and not kept:
             return None
@@ -181,14 +190,22 @@ class EventProgram:
         if not own.is_ordered:
             order.move([MAX_WATERMARK] * len(names))
         elif self._ctx.coming:
-            order.move([frontier.to_watermark() for frontier in self._ctx.coming])
+            marks = [frontier.to_watermark() for frontier in self._ctx.coming]
+            order.move(marks)
+            if own.closes_in_order:
+                order.expect(marks, self._ctx.ending.of_sources)
         return order
 
     def _pass_time(self, keys: Sequence[Any], marks: Sequence[int]) -> None:
         ending = self._ctx.ending
         waiting = self._order.nodes_waiting() if self._order is not None else {}
         for key in keys:
-            self._run(key).pass_time(marks, ending.last, waiting.get(key, ()))
+            run = self._run(key)
+            if self._order is not None and self._own.closes_in_order:
+                run.close_sources(self._order.closings.of(key))
+                run.pass_time(marks, ending.of_sources)
+            else:
+                run.pass_time(marks, ending.last, waiting.get(key, ()))
             if ending.stops:
                 self._run(key).stop(ending.ended)
 

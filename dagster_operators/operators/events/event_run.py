@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events.closings import Closing, Turn
 from dagster_operators.operators.events.event_window import stopping_order
 from dagster_operators.operators.events.late_sends import note_late
 from dagster_operators.operators.events.loop_state import still_closed, without
@@ -70,6 +71,7 @@ class EventRun:
         self._running: dict[str, _Running] = {one.path: self._made(one, files) for one in own.operators}
         self._schemas = schemas
         self._left: Mapping[str, Any] | None = None
+        self._closed: set[int] = set()
 
     def open(self) -> None:
         """Put everything back to where it was at the end of the epoch before."""
@@ -93,8 +95,22 @@ class EventRun:
         for address, message in messages:
             self.loop.deliver(address, message)
 
+    def close_sources(self, closings: Sequence[Closing], before: Turn | None = None) -> None:
+        """Close sources in their turns.
+
+        Args:
+            closings: The sources that are due, in their order.
+            before: The turn of the next row, to which it is their turn; all of them by default.
+        """
+        for turn, port in closings:
+            if before is not None and turn >= before:
+                return
+            if port not in self._closed:
+                self._closed.add(port)
+                self.loop.close([address for address, _ in self._own.sources[port].addresses()], turn[0])
+
     def pass_time(self, marks: Sequence[int], last: Sequence[int] = (), waiting: Collection[str] = ()) -> None:
-        """Timers tick up to the watermarks of the sources; what is read to its end is closed.
+        """Timers tick up to the watermarks of the sources; what is read to its end is closed, unless that has its turn.
 
         Args:
             marks: The watermarks.
@@ -111,7 +127,8 @@ class EventRun:
             if max(last, default=MIN_WATERMARK) > MIN_WATERMARK:
                 loop.advance(max(last))
             loop.drain()
-        loop.close(address for source in ended if source.node not in waiting for address, _ in source.addresses())
+        if not self._own.closes_in_order:
+            loop.close(address for source in ended if source.node not in waiting for address, _ in source.addresses())
         if len(ended) == len(marks):
             loop.drain()
             loop.close(self._own.timers)
@@ -168,6 +185,8 @@ class EventRun:
         }
         if self._own.is_ordered:
             loop["order"] = self._own.order
+        if self._own.closes_in_order:
+            loop["closes"] = self._own.closes
         if began := _restarts(self._own):
             loop["restart"] = began
         saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
@@ -276,6 +295,15 @@ def came_by_arrival(saved: Saved) -> bool:
     (False, True, False)
     """
     return LOOP in saved and "order" not in json.loads(saved[LOOP][1])
+
+
+def closed_as_epochs_ended(saved: Saved) -> bool:
+    """Whether what was saved is of inputs that were closed at the end of an epoch, as in earlier versions.
+
+    >>> closed_as_epochs_ended({"": ("", b'{"closes": "time"}')}), closed_as_epochs_ended({"": ("", b'{"order": "time"}')})
+    (False, True)
+    """
+    return LOOP in saved and "closes" not in json.loads(saved[LOOP][1])
 
 
 def waiting_rows(saved: Saved) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from dagster_operators.graph.places import FILE, PLACE, UNPLACED
 from dagster_operators.operators.batch_operator import NUMBERS, ORIGIN, SEQUENCE
+from dagster_operators.operators.events.closings import Closings, Turn, known_early
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import SourceMessages
 from dagster_operators.operators.events.value_digest import digest_of
@@ -93,6 +95,11 @@ class Waiting:
         """Its time."""
         return int(self.place[0])
 
+    @property
+    def turn(self) -> Turn:
+        """Its time, and the rank of its node."""
+        return self.place[0], self.place[1]
+
 
 class MessageOrder:
     """The rows of sources, in one order.
@@ -102,6 +109,9 @@ class MessageOrder:
         time: The column with the time.
         partition_by: The column that operators are partitioned by; empty if they are not.
         begin: The watermark as the epoch begins: earlier rows are late.
+
+    Attributes:
+        closings: Where sources that have ended are closed among the rows.
     """
 
     def __init__(self, sources: Sequence[EventSource], time: str, partition_by: str, begin: int) -> None:
@@ -113,8 +123,10 @@ class MessageOrder:
         names = sorted(one.node for one in sources)
         self._ranks = [names.index(one.node) for one in sources]
         self._limits = [MIN_WATERMARK - 1] * len(sources)
+        self._until = MAX_WATERMARK
         self._due: list[Waiting] = []
         self._later: list[Waiting] = []
+        self.closings = Closings({}, self._ranks, self._limits)
 
     def move(self, marks: Sequence[int]) -> None:
         """Let rows be due that no row can come before.
@@ -125,6 +137,26 @@ class MessageOrder:
         self._limits = [self._limit(port, marks) for port in range(len(marks))]
         later, self._later = self._later, []
         self._sort_in(later)
+
+    def expect(self, marks: Sequence[int], last: Sequence[int]) -> None:
+        """Let sources be closed, as far as that is known before the rows of the epoch have come.
+
+        Args:
+            marks: The watermark that each source has when they have.
+            last: The last event time of each one's sources, if it is known.
+        """
+        ended, self._until = known_early(self._sources, marks, last)
+        self.closings = Closings(ended, self._ranks, self._limits)
+
+    def end(self, marks: Sequence[int], last: Sequence[int]) -> None:
+        """Let sources be closed, now that all rows of the epoch are there.
+
+        Args:
+            marks: The watermark of each source.
+            last: The last event time of each one's sources.
+        """
+        ended = {port: last[port] if last else MIN_WATERMARK for port, mark in enumerate(marks) if mark == MAX_WATERMARK}
+        self.closings = Closings(ended, self._ranks, self._limits, chain(self._due, self._later))
 
     def _limit(self, port: int, marks: Sequence[int]) -> int:
         """The last time of a source's rows that are due."""
@@ -166,7 +198,8 @@ class MessageOrder:
         self._sort_in(self._waiting(port, pa.record_batch(columns | numbers)))
 
     def before(self, time: int) -> list[Waiting]:
-        """The rows that are due before a time, in their order."""
+        """The rows that are due before a time, in their order; none behind a closing whose place is not known yet."""
+        time = min(time, self._until)
         self._due.sort(key=_place)
         count = next((number for number, one in enumerate(self._due) if one.time >= time), len(self._due))
         found, self._due = self._due[:count], self._due[count:]

@@ -305,7 +305,13 @@ class StageInputs:
         """What ends with the epoch, for an operator that reads some streams."""
         slices = self._work.attempt.begin.slices
         ended = [place for place, one in enumerate(read) if self._sources_before(one) <= slices.ended]
-        return Ending(tuple(map(self._last.watermark, read)), slices.stops, ended if slices.stops else ())
+        last, of_sources = map(self._last.watermark, read), map(self._last_of_sources, read)
+        return Ending(tuple(last), slices.stops, ended if slices.stops else (), tuple(of_sources))
+
+    def _last_of_sources(self, stream: StreamRef) -> int:
+        """The last event time of the sources that a stream is made of."""
+        timed = [one for one in self._sources_before(stream) if self._work.dataflow.nodes[one].type.event_time]
+        return max(map(self._last_of_source, sorted(timed)), default=MIN_WATERMARK)
 
     def _sources_before(self, stream: StreamRef) -> set[str]:
         """The sources that a stream is made of."""

@@ -258,6 +258,8 @@ class _Running:
             watermarks=dict(member.origins.begin),
             coming=[ends[one] for one in inputs] if outside else (),
         )
+        if outside:
+            self._context.ending.become(self.ending)
 
     def open(self) -> None:
         self._call("open", self._context)

@@ -28,10 +28,11 @@ def made(*, partitioned=False, order="time", derived=(), inputs=None):
     read = [(node, f"{node}/n") for node in (inputs or ("a", "b", "c"))]
     log = operator("log", [*read, ("tick", "dora/timer/nanos/3000")], ["log"], {"log": "string"})
     found = replace(dataflow([log], {"log": LOG}, sources), order=order)
+    found = replace(found, closes="time" if order == "time" else "")
     return replace(found, partition_by="k") if partitioned else found
 
 
-def logged(dataflow, epochs, *, before=None):
+def logged(dataflow, epochs, *, before=None, timed=False):
     """What the operator is told when rows come in some epochs, each with its watermarks; and the harness."""
     with OperatorHarness(dataflow, *["t bigint, v bigint, k bigint"] * 3, event_time="t") as harness:
         if before is not None:
@@ -42,7 +43,8 @@ def logged(dataflow, epochs, *, before=None):
                 harness.process(batch, port)
                 harness.move(marks[port], port)
             harness.end_epoch()
-            told += [(row.get("key"), row["value"][0]) for row in harness.rows("log/log")]
+            logged_rows = harness.rows("log/log")
+            told += [(row.get("key"), f"{row['time']} {row['value'][0]}" if timed else row["value"][0]) for row in logged_rows]
             late += len([row for one in dataflow.sources for row in harness.rows(one.late)])
         return told, late, harness.late_rows, harness.snapshot()
 
@@ -57,6 +59,34 @@ def cut(rows, cuts):
             epochs.append((part, tuple(marks)))
             part = [[], [], []]
     return [*epochs, (part, (MAX_WATERMARK,) * 3)]
+
+
+def ended_at(rows, cuts, ends):
+    """Epochs of rows as ``cut`` gives them, of which each source is known to have ended some epochs behind its last row."""
+    epochs = cut(rows, cuts)
+    last = [max((n for n, (some, _) in enumerate(epochs) if some[port]), default=0) for port in range(3)]
+    return [
+        (some, tuple(MAX_WATERMARK if n >= last[port] + ends[port] else mark for port, mark in enumerate(marks)))
+        for n, (some, marks) in enumerate(
+            [*epochs[:-1], (epochs[-1][0], epochs[-2][1] if len(epochs) > 1 else (MIN_WATERMARK,) * 3)]
+        )
+    ] + [([[], [], []], (MAX_WATERMARK,) * 3)]
+
+
+@given(
+    rows=ROWS,
+    cuts=st.sets(st.integers(0, 12)),
+    ends=st.tuples(*[st.integers(0, 3)] * 3),
+    partitioned=st.booleans(),
+    derived=st.sampled_from([(), ("a",), ("a", "b")]),
+)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_inputs_are_closed_at_the_same_place_for_every_cut(rows, cuts, ends, partitioned, derived):
+    rows = in_time(rows)
+    dataflow = made(partitioned=partitioned, derived=derived)
+    whole, *_ = logged(dataflow, cut(rows, ()), timed=True)
+    told, *_ = logged(dataflow, ended_at(rows, cuts, ends), timed=True)
+    assert sorted(told, key=lambda one: one[0] or 0) == sorted(whole, key=lambda one: one[0] or 0)
 
 
 def in_time(rows):
@@ -120,6 +150,28 @@ def test_what_an_earlier_version_began_goes_on_in_the_order_of_arrival_unless_th
     assert (values(told), counted) == ([], 1)
     told, *_ = logged(made(order="arrival"), [([[], [], []], (6, 6, 6))], before=then)
     assert values(told) == ["[3]"]  # what waited
+
+
+def test_what_an_earlier_version_began_is_closed_as_epochs_end_unless_the_file_says_the_order():
+    before = replace(made(), closes="")
+    rows = [[row(10, 1)], [row(10, 2), row(12, 3)], []]
+    *_, then = logged(before, [(rows, (10, 10, 10))])
+    ends = [([[row(15, 4)], [], []], (20, MAX_WATERMARK, 20))]
+    last = ["INPUT b [1]", "INPUT a [3]", "INPUT b [4]"]
+
+    def heard(flow):
+        told, *_, saved = logged(flow, ends, before=then)
+        return [text.split(" ", 1)[1] for _, text in told if "tick" not in text], saved
+
+    told, saved = heard(made())
+    assert told == [*last, "INPUT_CLOSED a None"], "as it was"
+    assert heard(replace(made(), descriptor='{"order": "time"}'))[0] == [*last[:2], "INPUT_CLOSED a None", last[2]]
+    streams = ["x", "y", "z"]
+    assert made().going_on(before, streams, streams).config() == before.config()
+    said = replace(made(), descriptor='{"order": "time"}').going_on(before, streams, streams)
+    assert "was closed at the end of the epoch that read it, and is to be closed behind the last row" in said.mixed_up(before)
+    told, *_ = logged(made(), [([[row(30, 5)], [], []], (30, MAX_WATERMARK, 30))], before=saved)
+    assert [text.split(" ", 1)[1] for _, text in told if "tick" not in text] == ["INPUT b [5]"]
 
 
 def test_rows_that_wait_are_read_with_columns_that_the_source_did_not_have():

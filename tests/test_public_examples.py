@@ -10,6 +10,10 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators import time
+from dagster_operators.api.datasets.co_grouping import CoGrouping
+from dagster_operators.api.datasets.grouping import Grouping
+from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
+from dagster_operators.api.datasets.joining import Crossing, Joining, Projecting
 from dagster_operators.api.history import History
 from dagster_operators.api.loop import Loop
 from dagster_operators.testing import OperatorHarness
@@ -21,13 +25,16 @@ WITHOUT = {
 """Public names without an example that can be tried, and why."""
 
 CALLED = [
-    do.ArrowOperator, do.KeyedStream, do.Pipeline, do.Registry, do.Snapshot, do.StoredPipeline, do.Stream, do.WindowedStream,
+    do.ArrowOperator, do.DataSet, do.KeyedStream, do.Pipeline, do.Registry, do.Snapshot, do.StoredPipeline, do.Stream,
+    do.WindowedStream, CoGrouping, Crossing, DeltaIterating, Grouping, Iterating, Joining, Projecting, do.data_sets.LocalProgram,
     History, Loop, OperatorHarness, time.Antichain, time.ChangeBatch, time.Frontier, time.MutableAntichain, time.Product,
     time.Reachability,
 ]  # fmt: skip
 """Classes whose every method is for users; the methods of sources and sinks are called by the package."""
 
 BETWEEN_PARTS = {
+    "DataSet.declaring", "DataSet.declaring_as", "DataSet.derive", "DataSet.function", "DataSet.typed",
+    "CoGrouping.both", "Joining.both",
     "Pipeline.epochs_beside", "Pipeline.fill", "Pipeline.range_of", "Pipeline.rebuild_on", "Pipeline.widen_on",
 }  # fmt: skip
 """Methods that other parts of the package call, and users do not."""

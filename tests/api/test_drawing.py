@@ -42,6 +42,7 @@ def test_the_rows_of_the_last_epoch_are_beside_the_estimates(tmp_path: Path) -> 
     assert lines["v > 3 & more (Filter)"][1].endswith("actual 1")
     assert lines["out (Data Sink)"][1].endswith("actual 1")
     lines = named(pipeline.picture("same"))
+    assert lines["rows 0 (Data Source)"][1].endswith("estimated 3, actual 3")
     assert lines["step (Map)"][1].endswith("actual 9"), "of three rounds"
     assert "3 rounds" in lines["loop (Bulk Iteration)"][0]
     first = pipeline.picture()

@@ -191,7 +191,13 @@ class Bag(Annotated):
         return self._name or self.operation.kind
 
     def name(self, name: str) -> Self:
-        """Give the operator a name, which plans and errors have."""
+        """Give the operator a name, which plans and errors have.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> [step.node.name for step in program.plan(program.rows([1]).map(str).name("as text"))]
+        ['Data Source', 'as text', '0']
+        """
         self._name = name
         return self
 
@@ -200,6 +206,12 @@ class Bag(Annotated):
 
         Raises:
             PipelineError: It is less than one, or the operation has no parts of its own.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram(parallelism=4)
+        >>> rows = program.rows([1, 2, 3]).map_partition(lambda part: [sum(part)])
+        >>> program.collect(rows.set_parallelism(1))
+        [6]
         """
         if self.operation.is_union:
             raise PipelineError("a union has no parts of its own", operator=self.shown, remedy="say it of what reads the union")
@@ -209,17 +221,47 @@ class Bag(Annotated):
         return self
 
     def with_broadcast_set(self, data_set: Bag, name: str) -> Self:
-        """Give all rows of a data set to each part of the operator: ``context.broadcast(name)``."""
+        """Give all rows of a data set to each part of the operator: ``context.broadcast(name)``.
+
+        >>> import dagster_operators as do
+        >>> class Share(do.data_sets.RichFunction):
+        ...     def open(self, context):
+        ...         (self.total,) = context.broadcast("total")
+        ...     def __call__(self, value):
+        ...         return value / self.total
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([1, 3])
+        >>> program.collect(rows.map(Share()).with_broadcast_set(rows.reduce(lambda a, b: a + b), "total"))
+        [0.25, 0.75]
+        """
         self.broadcasts[name] = data_set
         return self
 
     def with_parameters(self, **parameters: Any) -> Self:
-        """Give the function values: ``context.parameters``."""
+        """Give the function values: ``context.parameters``.
+
+        >>> import dagster_operators as do
+        >>> class Times(do.data_sets.RichFunction):
+        ...     def open(self, context):
+        ...         self.factor = context.parameters["factor"]
+        ...     def __call__(self, value):
+        ...         return value * self.factor
+        >>> program = do.data_sets.LocalProgram()
+        >>> program.collect(program.rows([1, 2]).map(Times()).with_parameters(factor=10))
+        [10, 20]
+        """
         self.parameters |= parameters
         return self
 
     def with_hints(self, **hints: Any) -> Self:
-        """Say what is known of the output: ``size``, ``rows``, ``row_size``, ``filter_factor``."""
+        """Say what is known of the output: ``size``, ``rows``, ``row_size``, ``filter_factor``.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rare = program.rows([1, 2], count=1000).filter(lambda value: value > 1).with_hints(rows=10)
+        >>> [step.estimate.rows for step in program.plan(rare)]
+        [1000, 10, 10]
+        """
         self.hints = Hints(**hints)
         return self
 

@@ -29,6 +29,20 @@ class _Aggregating:
             name: The aggregator's name; what it came to in the round before is ``context.iteration.previous[name]``.
             start: The value before anything is added.
             combine: From two values to one; by default ``+``.
+
+        >>> import dagster_operators as do
+        >>> class Halved(do.data_sets.RichFunction):
+        ...     def open(self, context):
+        ...         self.total = context.iteration.aggregators["total"]
+        ...     def __call__(self, value):
+        ...         self.total.add(value / 2)
+        ...         return value / 2
+        >>> program = do.data_sets.LocalProgram()
+        >>> loop = program.rows([8.0, 4.0]).iterate(20)
+        >>> loop.register_aggregator("total", 0.0)
+        >>> loop.register_convergence_criterion("total", lambda superstep, total: total < 2)
+        >>> program.collect(loop.close_with(loop.rows_of_round.map(Halved())))
+        [1.0, 0.5]
         """
         self._aggregators[name] = Aggregator(start, combine) if combine else Aggregator(start)
 
@@ -37,6 +51,12 @@ class _Aggregating:
 
         Raises:
             PipelineError: There is no such aggregator.
+
+        >>> import dagster_operators as do
+        >>> loop = do.data_sets.LocalProgram().rows([1]).iterate(5)
+        >>> loop.register_convergence_criterion("moved", lambda superstep, moved: moved == 0)
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: there is no aggregator 'moved'. To do: register it before: ...
         """
         if name not in self._aggregators:
             raise PipelineError(f"there is no aggregator {name!r}", remedy="register it before: register_aggregator(name, start)")
@@ -76,6 +96,14 @@ class Iterating(_Aggregating, Generic[B]):
 
         Raises:
             PipelineError: The next round's rows are not made of the round's.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> loop = program.rows([1, 30]).iterate(10)
+        >>> doubled = loop.rows_of_round.map(lambda value: value * 2)
+        >>> small = doubled.filter(lambda value: value < 10)
+        >>> program.collect(loop.close_with(doubled, small)), program.supersteps
+        ([16, 480], {'Bulk Iteration': 4})
         """
         if not _reaches(end, self.rows_of_round):
             raise PipelineError(
@@ -120,6 +148,18 @@ class DeltaIterating(_Aggregating, Generic[B]):
 
         Raises:
             PipelineError: The next workset is not made of the workset, or the solution set is not joined on its key.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> start = program.rows([(1, 0), (2, 9), (3, 9)], "node", "hops")
+        >>> roads = program.rows([(1, 2), (2, 3)], "near", "far")
+        >>> loop = start.iterate_delta(start.filter(lambda row: row.node == 1), 9, "node")
+        >>> further = loop.workset.join(roads).where("node").equal_to("near").with_function(
+        ...     lambda row, road: (road.far, row.hops + 1), schema="node long, hops long")
+        >>> less = further.join(loop.solution_set).where("node").equal_to("node").with_function(
+        ...     lambda new, old: [new] if new.hops < old.hops else [], several=True, schema="node long, hops long")
+        >>> sorted(map(tuple, program.collect(loop.close_with(less, less))))
+        [(1, 0), (2, 1), (3, 2)]
         """
         shown = self._sources[0].shown
         if not _reaches(workset, self.workset):

@@ -1,4 +1,4 @@
-"""Joins, co-groups and products on their way: keys first, then what is made of each pair."""
+"""Joins and products on their way: keys first, then what is made of each pair."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, TypedBy
-from dagster_operators.api.datasets.functions import around, unkeyed
-from dagster_operators.api.datasets.grouping import WAYS, Way, with_key
+from dagster_operators.api.datasets.functions import around
+from dagster_operators.api.datasets.grouping import with_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
-from dagster_operators.api.datasets.operations.paired import CoGroups, Pairs, PickedOfPair, Product
+from dagster_operators.api.datasets.operations.paired import Pairs, PickedOfPair, Product
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.binary_descriptors import JoinHint, JoinType
 from dagster_operators.optimizer.properties.fields import Field, Forwarding
-from dagster_operators.optimizer.properties.ordering import Ordering
 
 B = TypeVar("B", bound=Bag)
 
@@ -65,6 +64,13 @@ class Keyed(Generic[B]):
 
         Raises:
             PipelineError: The key has several fields.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> joined = users.join(sales).where("id").equal_to("user").with_partitioner(lambda key, parts: key % parts)
+        >>> len(program.collect(joined.pairs()))
+        2
         """
         if any(len(keys.fields) != 1 for keys in self._keys):
             raise PipelineError("a partitioner takes one key field", remedy="join on one field, or on a function")
@@ -90,11 +96,27 @@ class Projectable(ABC, Generic[B]):
     _second: B
 
     def project_first(self, *fields: Field) -> Projecting[B]:
-        """Some fields of the first data set's rows; then perhaps some of the second's."""
+        """Some fields of the first data set's rows; then perhaps some of the second's.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> joined = users.join(sales).where("id").equal_to("user")
+        >>> program.collect(joined.project_first("name").project_second("price").data_set())
+        [Row(name='ann', price=9), Row(name='ann', price=5)]
+        """
         return Projecting(self, self._first, self._second).project_first(*fields)
 
     def project_second(self, *fields: Field) -> Projecting[B]:
-        """Some fields of the second data set's rows; then perhaps some of the first's."""
+        """Some fields of the second data set's rows; then perhaps some of the first's.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> joined = users.join(sales).where("id").equal_to("user")
+        >>> program.collect(joined.project_second("price").project_first("name").data_set())
+        [Row(price=9, name='ann'), Row(price=5, name='ann')]
+        """
         return Projecting(self, self._first, self._second).project_second(*fields)
 
     @abstractmethod
@@ -136,12 +158,26 @@ class Joining(Keyed[B], Projectable[B]):
         self._hint = hint
 
     def where(self, *keys: Field | KeyFunction) -> Joining[B]:
-        """The key of the first data set."""
+        """The key of the first data set.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> program.collect(users.join(sales).where("id").equal_to("user").pairs())[0]
+        (Row(id=1, name='ann'), Row(user=1, price=9))
+        """
         super().where(*keys)
         return self
 
     def equal_to(self, *keys: Field | KeyFunction) -> Joining[B]:
-        """The key of the second data set."""
+        """The key of the second data set.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> len(program.collect(users.join(sales).where("id").equal_to(lambda sale: sale.user).pairs()))
+        2
+        """
         super().equal_to(*keys)
         return self
 
@@ -150,6 +186,12 @@ class Joining(Keyed[B], Projectable[B]):
 
         Raises:
             PipelineError: It is an outer join, whose rows without a partner are no pairs.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> program.collect(users.join(sales).where("id").equal_to("user").pairs())[1]
+        (Row(id=1, name='ann'), Row(user=1, price=5))
         """
         if self._join is not JoinType.INNER:
             raise PipelineError(
@@ -165,6 +207,13 @@ class Joining(Keyed[B], Projectable[B]):
             function: From two rows, None for one that is not there.
             schema: The columns of the result, as DDL.
             several: Whether it gives any number of rows each time.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> joined = users.join(sales).where("id").equal_to("user")
+        >>> program.collect(joined.with_function(lambda user, sale: (user.name, sale.price * 2)))
+        [('ann', 18), ('ann', 10)]
         """
         return self._derive(function, None, several=several, schema=schema)
 
@@ -197,11 +246,25 @@ class Crossing(Projectable[B]):
         self._small = (first_is_small, second_is_small)
 
     def pairs(self) -> B:
-        """The pairs themselves."""
+        """The pairs themselves.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> len(program.collect(users.cross(sales).pairs()))
+        2
+        """
         return self._derive(_pair, None, typed_by=TypedBy((self._first, self._second), _types_of_pair))
 
     def with_function(self, function: Callable[[Any, Any], Any], *, schema: str | None = None) -> B:
-        """The results of a function of each pair."""
+        """The results of a function of each pair.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> program.collect(users.cross(sales).with_function(lambda user, sale: (user.name, sale.price)))
+        [('ann', 9), ('ann', 5)]
+        """
         return self._derive(function, None, schema=schema)
 
     @override
@@ -236,11 +299,25 @@ class Projecting(Generic[B]):
         self._fields: list[tuple[int, Field]] = []
 
     def project_first(self, *fields: Field) -> Projecting[B]:
-        """Some fields of the first data set's rows."""
+        """Some fields of the first data set's rows.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> program.collect(users.cross(sales).project_second("price").project_first("id", "name").data_set())[0]
+        Row(price=9, id=1, name='ann')
+        """
         return self._project(0, fields)
 
     def project_second(self, *fields: Field) -> Projecting[B]:
-        """Some fields of the second data set's rows."""
+        """Some fields of the second data set's rows.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> program.collect(users.cross(sales).project_first("name").project_second("price").data_set())[0]
+        Row(name='ann', price=9)
+        """
         return self._project(1, fields)
 
     def _project(self, side: int, fields: Iterable[Field]) -> Projecting[B]:
@@ -248,7 +325,14 @@ class Projecting(Generic[B]):
         return self
 
     def data_set(self) -> B:
-        """The data set."""
+        """The data set.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
+        >>> users.join(sales).where("id").equal_to("user").project_first(1).project_second(1).data_set().fields
+        ('name', 'price')
+        """
         fields = self._fields
         forwards = [
             Forwarding(tuple((field, number) for number, (side, field) in enumerate(fields) if side == this)) for this in (0, 1)
@@ -266,51 +350,6 @@ class Projecting(Generic[B]):
             for side, field in self._fields
         ]
         return None if None in names or len(set(names)) < len(names) else [name for name in names if name is not None]
-
-
-class CoGrouping(Keyed[B]):
-    """A co-group."""
-
-    def __init__(self, first: B, second: B) -> None:
-        super().__init__(first, second)
-        self._within: list[Ordering | None] = [None, None]
-
-    def where(self, *keys: Field | KeyFunction) -> CoGrouping[B]:
-        """The key of the first data set."""
-        super().where(*keys)
-        return self
-
-    def equal_to(self, *keys: Field | KeyFunction) -> CoGrouping[B]:
-        """The key of the second data set."""
-        super().equal_to(*keys)
-        return self
-
-    def sort_first_group(self, field: Field, order: Way = "ascending") -> CoGrouping[B]:
-        """The first data set's rows of a key in an order; called again, by a further field."""
-        return self._sort(0, self._first, field, order)
-
-    def sort_second_group(self, field: Field, order: Way = "ascending") -> CoGrouping[B]:
-        """The second data set's rows of a key in an order."""
-        return self._sort(1, self._second, field, order)
-
-    def _sort(self, side: int, data_set: B, field: Field, order: Way) -> CoGrouping[B]:
-        part, known = Ordering(((position(field, data_set.fields), WAYS[order]),)), self._within[side]
-        self._within[side] = part if known is None else known.then(part)
-        return self
-
-    def with_function(
-        self, function: Callable[[Iterable[Any], Iterable[Any]], Iterable[Any] | None], *, schema: str | None = None
-    ) -> B:
-        """The results of a function of the rows of each key that either data set has; a side may have no rows."""
-        first, second, first_keys, second_keys = self.both()
-        computed = [keys.function is not None for keys in (first_keys, second_keys)]
-
-        def call(firsts: Iterable[Any], seconds: Iterable[Any]) -> Iterable[Any] | None:
-            return function(unkeyed(firsts) if computed[0] else firsts, unkeyed(seconds) if computed[1] else seconds)
-
-        opened, within = around(function, call), self._within
-        operation = CoGroups(first_keys.fields, second_keys.fields, opened, within[0], within[1], self._partitioner)
-        return first.derive(operation, second, schema=schema)
 
 
 def _pair(first: Any, second: Any) -> Any:

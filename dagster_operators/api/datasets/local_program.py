@@ -96,12 +96,22 @@ class LocalProgram:
         Raises:
             OperatorFailedError: A function failed.
             PipelineError: A field that is said to be forwarded is not.
+
+        >>> program = LocalProgram()
+        >>> program.collect(program.rows([1, 2]).map(lambda value: value * 10))
+        [10, 20]
         """
         (rows,) = self.collect_all(data_set)
         return rows
 
     def collect_all(self, *data_sets: Bag) -> list[list[Any]]:
-        """The rows of several data sets; what several of them read is computed once."""
+        """The rows of several data sets; what several of them read is computed once.
+
+        >>> program = LocalProgram()
+        >>> rows = program.rows([1, 2, 3])
+        >>> program.collect_all(rows.filter(lambda value: value > 1), rows.reduce(max))
+        [[2, 3], [3]]
+        """
         plan = self.plan(*data_sets)
         sources: dict[str, Any] = {}
         for number, node in enumerate(ordered([sink.node for sink in plan.sinks])):

@@ -36,6 +36,8 @@ class StreamInput(Operation):
     @override
     def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
         estimate = data_set.hints.applied(translation.estimates.get(self.stream, UNKNOWN))
-        source = Source(data_set.shown, parallelism=data_set.own_parallelism or translation.parallelism, estimate=estimate)
+        # Plans and pictures tell sources apart by their stream, where the user gives the data set no name.
+        name = self.stream.operator if data_set.shown == self.kind else data_set.shown
+        source = Source(name, parallelism=data_set.own_parallelism or translation.parallelism, estimate=estimate)
         source.work = self.stream
         return source

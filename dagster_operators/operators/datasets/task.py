@@ -140,10 +140,13 @@ def _failure(error: Exception, operator: str) -> Exception:
     if isinstance(error, OperatorsError):
         error.locate(operator=operator)
         return error
-    return OperatorFailedError(
-        f"a function raised {type(error).__name__}: {error}", operator=operator,
-        remedy="mend the function, or leave out rows that it does not take",
-    )  # fmt: skip
+    remedy = "mend the function, or leave out rows that it does not take"
+    if isinstance(error, AttributeError) and type(error.obj) is tuple:  # as rows of a function without a schema are
+        remedy = (
+            f"a row has the field {error.name!r} by name where its columns are declared: give the function that makes such rows "
+            "schema='k string, v long', or ask by position, as row[0]; in an iteration also that of the next round's rows"
+        )
+    return OperatorFailedError(f"a function raised {type(error).__name__}: {error}", operator=operator, remedy=remedy)
 
 
 class _failures_of:  # noqa: N801 - it is used as a word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import OperatorFailedError, PipelineError
 from dagster_operators.operators.datasets.context import RichFunction
 from tests.api.datasets.flink_cases import DATA, EXPECTED, PARALLELISM, as_row, data, is_as_expected, values
 
@@ -124,3 +124,16 @@ def test_iterations_that_cannot_be_are_refused(parallelism):
         loop.register_convergence_criterion("sum", lambda superstep, value: True)
     with pytest.raises(PipelineError, match="read outside of the round"):
         program.collect(rows.iterate(2).rows_of_round)
+
+
+def test_names_that_a_round_loses_are_told_with_the_way_out(parallelism):
+    """The first round's rows have names, and the next one's have none where the step makes them without a schema."""
+    program = LocalProgram(parallelism)
+
+    def result(**declared):
+        loop = program.rows([(1, 2)], "k", "v").iterate(2)
+        return program.collect(loop.close_with(loop.rows_of_round.map(lambda row: (row.k, row.v + 1), **declared)))
+
+    with pytest.raises(OperatorFailedError, match=r"'tuple' object has no attribute 'k'.*give .*schema='k string, v long'"):
+        result()
+    assert result(schema="k long, v long") == [(1, 4)]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from dagster_operators.api.datasets.base import Bag
+from dagster_operators.api.datasets.co_grouping import CoGrouping
 from dagster_operators.api.datasets.data_set import DataSet
 from dagster_operators.api.datasets.grouping import Grouping
-from dagster_operators.api.datasets.joining import CoGrouping, Crossing, Joining
+from dagster_operators.api.datasets.joining import Crossing, Joining
 from dagster_operators.api.datasets.local_program import LocalProgram
 from dagster_operators.operators.datasets.context import RichFunction
 

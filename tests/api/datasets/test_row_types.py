@@ -8,9 +8,10 @@ from datetime import date
 import pytest
 
 from dagster_operators.api.datasets.base import Bag, Operation
+from dagster_operators.api.datasets.co_grouping import CoGrouping
 from dagster_operators.api.datasets.data_set import CustomUnaryOperation, DataSet
 from dagster_operators.api.datasets.grouping import Grouping
-from dagster_operators.api.datasets.joining import CoGrouping, Crossing, Joining, Projecting
+from dagster_operators.api.datasets.joining import Crossing, Joining, Projecting
 from dagster_operators.api.datasets.local_program import LocalProgram
 from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
 from dagster_operators.api.datasets.stream_input import StreamInput

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from dagster_operators.api.datasets.calls.placing import PlacingCalls
-from dagster_operators.api.datasets.joining import CoGrouping, Crossing, Joining
+from dagster_operators.api.datasets.co_grouping import CoGrouping
+from dagster_operators.api.datasets.joining import Crossing, Joining
 from dagster_operators.api.datasets.operations.row_wise import United
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.binary_descriptors import JoinHint, JoinType, joins

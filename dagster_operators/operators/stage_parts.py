@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from dagster_operators.graph.exchange import Exchange
@@ -33,14 +33,50 @@ class Exchanges(Protocol):
     def parallelism(self) -> int:
         """The number of parts that operators in workers have."""
 
+    @property
+    def identity(self) -> str:
+        """A digest of the work, and of the rows that come into it: equal for attempts that do the same work."""
+
     def make(self) -> None:
         """Make the folder."""
 
-    def ended_round(self, superstep: int) -> None:
-        """Say that a round of an iteration has ended.
+    def reached(self, place: str, superstep: int) -> None:
+        """Note that the work is at a place within a superstep.
 
         Args:
-            superstep: The number of the round, from 1.
+            place: The name of the place, as tests know it.
+            superstep: The number of the superstep, from 1.
+        """
+
+    def keep(self, record: bytes) -> None:
+        """Write the record of the last superstep, all of it at once, in the place of the one before.
+
+        Args:
+            record: The record.
+        """
+
+    def kept(self) -> Iterator[tuple[str, bytes]]:
+        """The records of other attempts, each with its attempt."""
+
+    def take_over(self, attempt: str, names: Collection[str]) -> None:
+        """Have files of another attempt in this folder, too.
+
+        Args:
+            attempt: The other attempt.
+            names: The names of the files.
+
+        Raises:
+            StorageError: A file is not there.
+        """
+
+    def forget_earlier(self) -> None:
+        """Delete the folders of attempts of earlier owners."""
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        """Delete what is in the folder, except the record and some files.
+
+        Args:
+            names: The names of the files; without any, the record goes, too.
         """
 
     def read(self, files: Iterable[tuple[str, int, int]], schema_json: str) -> DataFrame | None:

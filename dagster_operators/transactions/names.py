@@ -14,6 +14,7 @@ _PART: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,500}")
 _BRACKETS: Final = 500
 """Texts with fewer brackets are never too deep."""
 
+_ATTEMPT: Final = re.compile(r"g\d+-\w+")
 _DIGEST: Final = re.compile(r"[0-9A-Za-z_-]{0,128}")
 
 
@@ -49,6 +50,15 @@ def is_file(path: str) -> bool:
 def is_digest(name: str) -> bool:
     """Whether it may be a digest, which files are called by; empty where there is none."""
     return _DIGEST.fullmatch(name) is not None
+
+
+def is_attempt(name: str) -> bool:
+    """Whether a name is the id of an attempt.
+
+    >>> is_attempt("g12-0badcafe"), is_attempt("superstep.json")
+    (True, False)
+    """
+    return _ATTEMPT.fullmatch(name) is not None
 
 
 def is_flat(text: str) -> bool:

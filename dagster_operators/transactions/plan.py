@@ -16,6 +16,13 @@ _REPEATED: Final = frozenset({"slices", "watermarks", "base_versions", "held", "
 EPOCH_FOLDER = "e{epoch}-{attempt}"
 """The folder of an attempt's files inside each dataset it writes."""
 
+EXCHANGES: Final = ".exchanges"
+"""The end of the name of a stream that has no rows of an output, but those that the tasks of a stage hand to each other."""
+
+EPOCH_EXCHANGES: Final = "e{epoch}"
+"""The folder of an epoch inside such a stream, until the epoch is complete. It has a folder for each attempt, which outlives the
+attempt: the next one may go on with its rows."""
+
 STATE_OF = "state_of"
 """In the fingerprint of a table that is the state of an operator: the operator's name."""
 

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
@@ -25,8 +25,9 @@ from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.lost import files_of, written_files
 from dagster_operators.transactions.manifest import MANIFEST_AGAIN, Manifest
+from dagster_operators.transactions.names import is_attempt
 from dagster_operators.transactions.participants import Participant
-from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
+from dagster_operators.transactions.plan import EPOCH_EXCHANGES, EPOCH_FOLDER, EXCHANGES, Slices
 from dagster_operators.transactions.records import Begin, Prepared, Record
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
@@ -254,6 +255,9 @@ class World:
         found = {name.removesuffix(".json").rpartition(".")[2] for name in listed.result() if name.endswith(".json")}
         for dataset in datasets:
             found |= {name.removeprefix(prefix) for name in self._root.children(dataset) if name.startswith(prefix)}
+        if streams_only:  # those of an open epoch are for its next attempts, which delete them
+            for exchanges in _exchanges_of(epoch, datasets):
+                found.update(filter(is_attempt, self._root.children(exchanges)))
         return frozenset(found)
 
     def _delete_attempts(self, effect: fx.DeleteAttempts) -> None:
@@ -266,8 +270,12 @@ class World:
             self._writing.pop(path, None)
         manifests = f"manifests/e{effect.epoch}"
         try:
+            datasets = self._datasets(streams_only=effect.streams_only)
+            if effect.streams_only:
+                for exchanges in _exchanges_of(effect.epoch, datasets):
+                    self._root.delete_folder(exchanges)
             told = started(lambda: self._root.delete_folder(manifests)) if effect.streams_only else None
-            for dataset in self._datasets(streams_only=effect.streams_only):
+            for dataset in datasets:
                 for attempt in effect.attempts:
                     self._root.delete_folder(f"{dataset}/{EPOCH_FOLDER.format(epoch=effect.epoch, attempt=attempt)}")
             if told:
@@ -282,6 +290,11 @@ class World:
     def _datasets(self, *, streams_only: bool) -> list[str]:
         kinds = ("streams",) if streams_only else _KINDS
         return [f"{kind}/{name}" for kind in kinds for name in self._root.children(kind)]
+
+
+def _exchanges_of(epoch: int, datasets: Sequence[str]) -> list[str]:
+    """The folders of the exchanges of an epoch."""
+    return [f"{dataset}/{EPOCH_EXCHANGES.format(epoch=epoch)}" for dataset in datasets if dataset.endswith(EXCHANGES)]
 
 
 def _manifest_path(epoch: int, stage: str, attempt: str) -> str:

@@ -17,12 +17,8 @@ from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.by_reference import ByReference
+from dagster_operators.operators.datasets.attempt import Attempt
 from dagster_operators.operators.datasets.plan_that_ran import drawn_of
-from dagster_operators.operators.datasets.running.engine_jobs import EngineJobs
-from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
-from dagster_operators.operators.datasets.running.execution import Execution
-from dagster_operators.operators.datasets.running.files_of_streams import RowsAtHand, StreamRows, TableRows
-from dagster_operators.operators.datasets.running.fragment_task import Source
 from dagster_operators.operators.engine_schema import empty, schema_of
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 from dagster_operators.optimizer.estimates import Estimate
@@ -166,37 +162,10 @@ class DataSetWork(RelationalOperator[Mapping[str, str]]):
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Mapping[str, str]]) -> Rows:
         program, name = self.logical.program, self.logical.name
-        exchanges = context.exchanges(name)
-        exchanges.make()
-        folder = ExchangeFolder(exchanges.files, exchanges.path, exchanges.shipped)
-        jobs = EngineJobs(context.session, program.modules, name, program.records)
-        streams = [
-            StreamRows(() if frame is None else tuple(jobs.spill(frame, folder, f"stream-{number}")))
-            for number, frame in enumerate(inputs)
-        ]
-        estimates = [
-            Estimate(sum(chunk.size for chunk in stream.chunks), sum(chunk.rows for chunk in stream.chunks)) for stream in streams
-        ]
-        sinks = {sink: TableRows(Schema.from_json(text).to_arrow(), name) for sink, text in analysed.facts.items()}
-        with located(operator=name):
-            plan, given = program.plan(exchanges.parallelism, estimates)
-            sources: dict[str, Source] = {
-                source: streams[rows] if isinstance(rows, int) else RowsAtHand(rows) for source, rows in given.items()
-            }
-            results = Execution(plan, folder, jobs.run, sources, sinks, ended_round=exchanges.ended_round).run()
+        attempt = Attempt(program, name, context, analysed.facts)
+        plan, results = attempt.run(inputs)
         if text := drawn_of(plan, results):
             context.plan_ran(name, text)
-        context.figure(name, "jobs", results.jobs)
-        for iteration, supersteps in results.supersteps.items():
-            context.figure(name, f"supersteps of {iteration}", supersteps)
-        for accumulator, value in results.accumulators.items():
-            if isinstance(value.value, int | float):
-                context.figure(name, f"accumulator {accumulator}", value.value)
-
-        def rows_of(sink: str) -> Rows:
-            chunks = results.sinks.get(sink, [])
-            return exchanges.read([(chunk.file, chunk.size, chunk.rows) for chunk in chunks], analysed.facts[sink])
-
-        for side in self.logical.program.sides:
-            context.put_out(name, side, partial(rows_of, side))
-        return rows_of(SINK)
+        for side in program.sides:
+            context.put_out(name, side, partial(attempt.rows, results, side))
+        return attempt.rows(results, SINK)

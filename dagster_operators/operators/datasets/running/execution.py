@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeAlias
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder, Stored
-from dagster_operators.operators.datasets.running.fragment_runs import FragmentRuns, Launch, Results
+from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
+from dagster_operators.operators.datasets.running.fragment_runs import FragmentRuns, Launch, Results, read_by
 from dagster_operators.operators.datasets.running.fragment_task import SinkWriter, Source
 from dagster_operators.operators.datasets.running.fragments import Fragment, Fragmenting, reads_what_is_there
-from dagster_operators.operators.datasets.running.iteration_run import IterationRun
+from dagster_operators.operators.datasets.running.iteration_run import BehindSuperstep, IterationRun, Reached
 from dagster_operators.operators.datasets.running.rounds_of_plan import channels_into, outside_of_rounds
+from dagster_operators.operators.datasets.running.superstep import Superstep
 from dagster_operators.optimizer.candidates import Candidate
+from dagster_operators.optimizer.dump import as_json
 from dagster_operators.optimizer.iterations import BulkIteration, DeltaIteration
 from dagster_operators.optimizer.planning import OptimizedPlan
 from dagster_operators.optimizer.program import Source as SourceNode
+
+Keep: TypeAlias = Callable[[Superstep], frozenset[str] | None]
+"""Keeps a superstep, and gives the files that must stay for it; None where it is not kept."""
 
 _REPORT_PLAN: Final = "report it with the program: the plan is wrong"
 
@@ -29,7 +36,8 @@ class Execution:
         launch: Runs jobs.
         sources: The sources, by the name of their operator.
         sinks: The writers of the sinks, by their names.
-        ended_round: Called with the number of each round of an iteration that has ended.
+        keep: Keeps a superstep, and gives the files that must stay for it; None where it is not kept.
+        reached: Called with the places within each superstep.
     """
 
     def __init__(
@@ -40,18 +48,32 @@ class Execution:
         sources: Mapping[str, Source],
         sinks: Mapping[str, SinkWriter],
         *,
-        ended_round: Callable[[int], None] = lambda _: None,
+        keep: Keep = lambda _: None,
+        reached: Reached = lambda _place, _superstep: None,
     ) -> None:
         self._plan = plan
         self._sources = sources
-        self._ended_round = ended_round
+        self._keep = keep
+        self._reached = reached
         self._runs = FragmentRuns(folder, launch, sinks)
         self._read: dict[int, int] = {}
         self._channels: Mapping[int, int] = {}
         self._same: Mapping[int, int] = {}
+        self._fragments: Sequence[Fragment] = ()
+        self._iterations: Sequence[Candidate] = ()
+        self._waiting: dict[int, Fragment] = {}
+        self._loops: dict[int, Candidate] = {}
 
-    def run(self) -> Results:
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the plan: numbers of data sets mean the same in runs of plans with an equal one."""
+        return hashlib.sha256(as_json(self._plan).encode()).hexdigest()
+
+    def run(self, taken: Superstep | None = None) -> Results:
         """Run it.
+
+        Args:
+            taken: The superstep that an earlier attempt at the same plan kept last, whose rows are in the folder.
 
         Raises:
             OperatorFailedError: A function failed.
@@ -65,32 +87,72 @@ class Execution:
         fragmenting = Fragmenting(outside, self._runs.numbers, self._read, kept=kept, leaving=leaving)
         layout = fragmenting.layout()
         self._channels, self._same = fragmenting.channels, layout.stored
-        self._run(layout.fragments, [candidate for candidate in outside if candidate.loop is not None])
+        self._waiting = dict(enumerate(layout.fragments))
+        self._loops = dict(enumerate(candidate for candidate in outside if candidate.loop is not None))
+        self._fragments, self._iterations = layout.fragments, list(self._loops.values())
+        if taken is not None:
+            self._go_on(taken)
+        self._run()
         return self._runs.results
 
-    def _run(self, fragments: Sequence[Fragment], iterations: Sequence[Candidate]) -> None:
+    def _go_on(self, taken: Superstep) -> None:
+        """Go on behind a superstep."""
+        self._runs.go_on(taken)
+        for number in taken.fragments:
+            del self._waiting[number]
+        for number in taken.iterations:
+            del self._loops[number]
+        self._iterate(taken.iteration, taken)
+
+    def _run(self) -> None:
         """Run fragments and iterations, each once all that it reads is there."""
-        waiting, loops = list(fragments), list(iterations)
-        while waiting or loops:
-            ready = [fragment for fragment in waiting if self._runs.is_ready(fragment)]
+        while self._waiting or self._loops:
+            ready = {number: fragment for number, fragment in self._waiting.items() if self._runs.is_ready(fragment)}
             if ready:
-                self._runs.run(ready)
-                waiting = [fragment for fragment in waiting if fragment not in ready]
+                self._runs.run(list(ready.values()))
+                for number in ready:
+                    del self._waiting[number]
                 continue
-            loop = next((one for one in loops if all(number in self._runs.stored for number in self._before(one))), None)
-            if loop is None:
+            next_loop = next((number for number, loop in self._loops.items() if self._is_ready(loop)), None)
+            if next_loop is None:
                 raise PipelineError("the fragments of a plan wait for each other", remedy=_REPORT_PLAN)
-            loops.remove(loop)
-            self._runs.stored[self._read[id(loop)]] = self._rounds(loop)
+            self._iterate(next_loop, None)
+
+    def _is_ready(self, iteration: Candidate) -> bool:
+        return all(number in self._runs.stored for number in self._before(iteration))
 
     def _before(self, iteration: Candidate) -> list[int]:
         """The data sets that an iteration reads."""
         return [self._channels[id(channel)] for channel in (*iteration.inputs, *channels_into(iteration))]
 
-    def _rounds(self, candidate: Candidate) -> Stored:
-        """The rows that an iteration ends with."""
+    def _iterate(self, number: int, taken: Superstep | None) -> None:
+        """Run an iteration, or the rest of it."""
+        candidate = self._loops.pop(number)
         node, loop = candidate.node, candidate.loop
         if loop is None or not isinstance(node, BulkIteration | DeltaIteration):
             raise PipelineError("an iteration of a plan has no rounds", operator=node.name, remedy=_REPORT_PLAN)
         run = IterationRun(self._runs, candidate, node, loop, channels=self._channels, same=self._same)
-        return run.run(self._ended_round)
+        if taken is not None:
+            self._kept(taken)
+        result = run.run(taken, self._reached, lambda behind: self._kept(self._superstep(number, run, behind)))
+        self._runs.stored[self._read[id(candidate)]] = result
+
+    def _superstep(self, number: int, run: IterationRun, behind: BehindSuperstep) -> Superstep:
+        """All that is needed to go on behind a superstep."""
+        results, stored = self._runs.results, self._runs.stored
+        later = {read for fragment in self._waiting.values() for read in read_by(fragment)}
+        needed = later.union(run.reads, *map(self._before, self._loops.values()))
+        return Superstep(
+            number, behind.number, behind.ends, behind.workset, behind.solution,
+            {read: stored[read] for read in sorted(needed) if read in stored},
+            tuple(place for place in range(len(self._fragments)) if place not in self._waiting),
+            tuple(place for place in range(len(self._iterations)) if place not in self._loops and place != number),
+            behind.aggregators, {name: accumulator.value for name, accumulator in results.accumulators.items()},
+            dict(results.supersteps), dict(results.rows),
+            {name: tuple(chunks) for name, chunks in results.sinks.items()}, self.digest,
+        )  # fmt: skip
+
+    def _kept(self, superstep: Superstep) -> None:
+        files = self._keep(superstep)
+        if files is not None:
+            self._runs.keep(files)

@@ -13,6 +13,7 @@ from dagster_operators.operators.datasets.columns.column_rows import ColumnRows,
 from dagster_operators.operators.datasets.columns.sorting import in_column_order
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder
+from dagster_operators.operators.datasets.running.summed_file import SummedFile
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -118,19 +119,20 @@ class TableRows:
 
         def write(rows: Iterable[Row]) -> list[Chunk]:
             name, count = f"result-{part}-{uuid.uuid4().hex[:12]}.parquet", 0
+            summed: SummedFile | None = None
             writer: pq.ParquetWriter | None = None
             try:
                 for table in self._tables(rows):
                     if writer is None:
-                        writer = pq.ParquetWriter(f"{folder.path}/{name}", self.schema, filesystem=folder.files)
+                        summed = SummedFile(folder.files.open_output_stream(f"{folder.path}/{name}"))
+                        writer = pq.ParquetWriter(summed, self.schema)
                     writer.write_table(table)
                     count += table.num_rows
             finally:
-                if writer is not None:
+                if writer is not None and summed is not None:
                     writer.close()
-            if not count:
-                return []
-            return [Chunk(name, 0, folder.files.get_file_info(f"{folder.path}/{name}").size, count, 0)]
+                    summed.close()
+            return [] if summed is None else [Chunk(name, 0, summed.size, count, summed.checksum)]
 
         return write
 

@@ -13,6 +13,7 @@ from dagster_operators.operators.datasets.running.exchange_files import Chunk, E
 from dagster_operators.operators.datasets.running.fragment_task import Job, Report, Round, SinkWriter, Source
 from dagster_operators.operators.datasets.running.fragments import READ, Fragment, FragmentStep, Incoming, Numbers, Outgoing
 from dagster_operators.operators.datasets.running.placing import range_bounds
+from dagster_operators.operators.datasets.running.superstep import Superstep
 from dagster_operators.optimizer.properties.ordering import Ordering
 from dagster_operators.optimizer.strategies import DriverStrategy, Ship
 
@@ -62,10 +63,13 @@ class FragmentRuns:
         self.stored: dict[int, Stored] = {}
         self.sources: dict[int, Source] = {}
         self.results = Results()
+        self._kept: frozenset[str] = frozenset()
+        self._left: set[str] = set()
+        self._taken: set[str] = set()
 
     def is_ready(self, fragment: Fragment) -> bool:
         """Whether all that a fragment reads is there."""
-        return all(number in self.stored or number in self.sources for number in _read_by(fragment))
+        return all(number in self.stored or number in self.sources for number in read_by(fragment))
 
     def run(self, fragments: Sequence[Fragment], now: Round | None = None) -> list[Report]:
         """Run fragments, and take down what they wrote.
@@ -74,7 +78,7 @@ class FragmentRuns:
             fragments: The fragments; none reads what another one writes.
             now: The round that they are in.
         """
-        read = {number for fragment in fragments for number in _read_by(fragment)}
+        read = {number for fragment in fragments for number in read_by(fragment)}
         job = Job(
             self._folder, tuple(fragments), {number: self.stored[number] for number in read if number in self.stored},
             {number: self.sources[number] for number in read if number in self.sources}, self._sinks, now,
@@ -92,7 +96,7 @@ class FragmentRuns:
                 self.stored[number].add(parts)
             for name, chunks in report.sinks.items():
                 self.results.sinks.setdefault(name, []).extend(chunks)
-            add_up(self.results.accumulators, report.accumulators)
+            self._add_up(report.accumulators)
             self.results.rows.update(report.rows)
         for out in outgoing:
             if out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None:
@@ -133,9 +137,42 @@ class FragmentRuns:
         """
         gone = [*more, *(self.stored.pop(number) for number in numbers if number in self.stored)]
         kept = {chunk.file for stored in self.stored.values() for chunk in stored.chunks}
-        self._folder.delete({chunk.file for stored in gone for chunk in stored.chunks} - kept)
+        files = {chunk.file for stored in gone for chunk in stored.chunks} - kept
+        self._folder.delete(files - self._kept)
+        self._left |= files & self._kept
+
+    def keep(self, files: frozenset[str]) -> None:
+        """Let files be, since the superstep that was kept last needs them; those that only the one before needed are deleted.
+
+        Args:
+            files: The files.
+        """
+        self._folder.delete(self._left - files)
+        self._left &= files
+        self._kept = files
+
+    def go_on(self, superstep: Superstep) -> None:
+        """Go on as if all up to a superstep had run here.
+
+        Args:
+            superstep: The superstep.
+        """
+        self.stored.update(superstep.stored)
+        self.results.supersteps.update(superstep.supersteps)
+        self.results.rows.update(superstep.rows)
+        self.results.sinks.update({name: list(chunks) for name, chunks in superstep.sinks.items()})
+        self.results.accumulators.update({name: Accumulator(value) for name, value in superstep.accumulators.items()})
+        self._taken = set(superstep.accumulators)
+
+    def _add_up(self, values: Mapping[str, Accumulator]) -> None:
+        """Add to the accumulators. A value that was taken over comes without the function that adds to it."""
+        for name in self._taken & values.keys():
+            self.results.accumulators[name].combine = values[name].combine
+            self._taken.discard(name)
+        add_up(self.results.accumulators, values)
 
 
-def _read_by(fragment: Fragment) -> set[int]:
+def read_by(fragment: Fragment) -> set[int]:
+    """The numbers of the data sets that a fragment reads."""
     numbers = {incoming.stored for step in fragment.steps for incoming in step.inputs if incoming.stored is not None}
     return numbers | {number for step in fragment.steps for number in step.broadcasts.values()}

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from dagster_operators.operators.datasets.context import Accumulator, Rounds, add_up
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.running.exchange_files import Stored
-from dagster_operators.operators.datasets.running.fragment_runs import FragmentRuns
+from dagster_operators.operators.datasets.running.fragment_runs import FragmentRuns, read_by
 from dagster_operators.operators.datasets.running.fragment_task import Report, Round
 from dagster_operators.operators.datasets.running.fragments import READ, UPDATE, Fragmenting, Incoming, Layout
 from dagster_operators.operators.datasets.running.rounds_of_plan import in_round
+from dagster_operators.operators.datasets.running.superstep import Superstep
 from dagster_operators.optimizer.candidates import Candidate, Channel, Loop
 from dagster_operators.optimizer.iterations import BulkIteration, DeltaIteration
 from dagster_operators.optimizer.strategies import Ship
+
+Reached: TypeAlias = Callable[[str, int], None]
+"""Called with the name of a place within a superstep, and the superstep's number."""
+
+
+@dataclass(frozen=True)
+class BehindSuperstep:
+    """An iteration behind a superstep.
+
+    Attributes:
+        number: The number of the superstep, from 1.
+        ends: Whether it is the last one.
+        aggregators: The value of each aggregator in it.
+        workset: The rows that go round.
+        solution: The solution set; None of a bulk iteration.
+    """
+
+    number: int
+    ends: bool
+    aggregators: Mapping[str, Any]
+    workset: Stored
+    solution: Stored | None
 
 
 class IterationRun:
@@ -55,30 +79,56 @@ class IterationRun:
         self._delta = None if loop.delta is None else leaving[id(loop.delta)]
         self._criterion = None if loop.criterion is None else leaving[id(loop.criterion)]
 
-    def run(self, ended_round: Callable[[int], None]) -> Stored:
+    def run(self, taken: Superstep | None, reached: Reached, keep: Callable[[BehindSuperstep], None]) -> Stored:
         """Run the rounds; the rows that leave the last one.
 
         Args:
-            ended_round: Called with the number of each round that has ended.
+            taken: The superstep that an earlier attempt kept last; None to begin at the first one.
+            reached: Called with the places within each round.
+            keep: Called behind each round.
         """
-        runs, node, stored = self._runs, self._node, self._runs.stored
+        node, stored = self._node, self._runs.stored
+        superstep, ends, previous = 0, False, dict[str, Any]()
+        if taken is None:
+            self._begin()
+        else:
+            superstep, ends, previous = taken.number, taken.ends, dict(taken.aggregators)
+            stored[self._start] = taken.workset
+            if self._solution is not None and taken.solution is not None:
+                stored[self._solution] = taken.solution
+        while not ends and superstep < node.rounds:
+            superstep += 1
+            reached("superstep_begun", superstep)
+            previous = self._round(superstep, previous)
+            reached("superstep_ran", superstep)
+            ends = self._ends_here(superstep, previous)
+            self._go_round()
+            solution = None if self._solution is None else stored[self._solution]
+            keep(BehindSuperstep(superstep, ends, previous, stored[self._start], solution))
+            reached("superstep", superstep)
+        return stored[self._start if self._solution is None else self._solution]
+
+    @property
+    def reads(self) -> set[int]:
+        """The numbers of the data sets from outside that a round reads, or that leave it and are the same in each."""
+        ends = {number for number in (self._end, self._delta, self._criterion) if number is not None}
+        return set().union(ends, *map(read_by, self._fragments)) - {self._start, self._solution}
+
+    def _begin(self) -> None:
+        """Have the rows of the first round."""
+        stored = self._runs.stored
         inputs = [self._come_in(channel) for channel in self._candidate.inputs]
         stored[self._start] = inputs[-1]
         if self._solution is not None:
             stored[self._solution] = self._updated(inputs[0], Stored())
-        previous: dict[str, Any] = {}
-        for superstep in range(1, node.rounds + 1):
-            values = {name: Accumulator(one.start, one.combine) for name, one in self._rounds.aggregators.items()}
-            runs.results.supersteps[node.name] = superstep
-            for report in self._superstep(Round(superstep, previous, self._rounds.aggregators)):
-                add_up(values, report.aggregators)
-            previous = {name: accumulator.value for name, accumulator in values.items()}
-            ends = self._ends_here(superstep, previous)
-            self._go_round()
-            ended_round(superstep)
-            if ends:
-                break
-        return stored[self._start if self._solution is None else self._solution]
+
+    def _round(self, superstep: int, previous: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the aggregators in a round."""
+        values = {name: Accumulator(one.start, one.combine) for name, one in self._rounds.aggregators.items()}
+        self._runs.results.supersteps[self._node.name] = superstep
+        for report in self._superstep(Round(superstep, previous, self._rounds.aggregators)):
+            add_up(values, report.aggregators)
+        return {name: accumulator.value for name, accumulator in values.items()}
 
     def _come_in(self, channel: Channel) -> Stored:
         """The rows of the first round, in the order that the plan says."""

@@ -137,3 +137,34 @@ def test_names_that_a_round_loses_are_told_with_the_way_out(parallelism):
     with pytest.raises(OperatorFailedError, match=r"'tuple' object has no attribute 'k'.*give .*schema='k string, v long'"):
         result()
     assert result(schema="k long, v long") == [(1, 4)]
+
+
+READERS = {
+    "a join": lambda rows, result: rows.join(result, "BROADCAST_HASH_SECOND").where("*").equal_to("*").with_function(
+        lambda first, _: first
+    ),
+    "a broadcast set": lambda rows, result: rows.map(Counted()).with_broadcast_set(result, "result").map(lambda pair: pair[1]),
+    "a product": lambda rows, result: rows.cross_with_tiny(result.first(1)).with_function(lambda first, _: first),
+}  # fmt: skip
+
+
+class Counted(RichFunction):
+    def open(self, context):
+        self.count = len(context.broadcast("result"))
+
+    def __call__(self, row):
+        return self.count, row
+
+
+@pytest.mark.parametrize("way_of_reading", READERS)
+@pytest.mark.parametrize("inside", [False, True], ids=["of the rows", "with the rows inside"])
+def test_rows_meet_the_result_of_an_iteration_that_reads_them(parallelism, way_of_reading, inside):
+    """The rows are in no fragment that waits for the iteration, which waits for the rows."""
+    program = LocalProgram(parallelism)
+    rows = program.rows(list(range(6))).rebalance().filter(lambda _: True)
+    loop = (program.rows(list(range(6))) if inside else rows).iterate(2)
+    step = loop.rows_of_round.map(lambda row: row)
+    if inside:
+        step = step.join(rows).where("*").equal_to("*").with_function(lambda first, _: first)
+    result = READERS[way_of_reading](rows, loop.close_with(step))
+    assert sorted(program.collect(result)) == list(range(6))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.running.claim_checks import Claims
+from dagster_operators.operators.datasets.running.rounds_of_plan import channels_into
 from dagster_operators.optimizer.candidates import Candidate, Channel
 from dagster_operators.optimizer.program import Placeholder, Sink, Source, Union
 from dagster_operators.optimizer.properties.fields import Fields
@@ -203,6 +204,9 @@ class Fragmenting:
 
     def _level(self, candidate: Candidate) -> int:
         levels = [0]
+        if candidate.loop is not None:  # it waits for all that its rounds read, so that no fragment reads it and is read by it
+            before = [channel.source for channel in (*candidate.inputs, *channels_into(candidate))]
+            levels += [self._levels[id(source)] + 1 for source in before if id(source) in self._levels]
         for channel in (*self._ways(candidate), *candidate.broadcasts):
             if id(channel.source) in self._levels:
                 cut = channel.ship.is_exchange or channel in candidate.broadcasts or not self._fits(candidate, channel)

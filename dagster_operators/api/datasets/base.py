@@ -310,27 +310,45 @@ class Translation:
         self.forced = forced
         self.estimates = estimates or {}
         self.nodes = dict(nodes or {})
+        self._unions: set[Bag] = set()
+        """The unions whose inputs have their operators."""
 
     def node(self, data_set: Bag) -> Node:
         """The operator of a data set, for one reader of it."""
         waiting = [data_set]
         while waiting:
             current = waiting.pop()
-            if current in self.nodes:
+            if current in self.nodes or current in self._unions:
                 continue
             sources = (*current.inputs, *current.broadcasts.values())
-            missing = [source for source in sources if source not in self.nodes and not source.operation.is_union]
+            missing = [source for source in sources if source not in self.nodes and source not in self._unions]
             if missing:
                 waiting += [current, *missing]
-            elif not current.operation.is_union:
+            elif current.operation.is_union:
+                self._unions.add(current)
+            else:
                 self.nodes[current] = self._operator(current)
-        return self._operator(data_set) if data_set.operation.is_union else self.nodes[data_set]
+        return self._read(data_set)
 
     def _operator(self, data_set: Bag) -> Node:
-        node = data_set.operation.node(data_set, [self.node(source) for source in data_set.inputs], self)
+        node = data_set.operation.node(data_set, list(map(self._read, data_set.inputs)), self)
         if data_set.declares_forwarded and isinstance(node.work, Work):
             node.work = replace(node.work, declares_forwarded=True)
         return node
+
+    def _read(self, data_set: Bag) -> Node:
+        """The operator that a reader reads: of a union one of its own, and of the unions behind that; there may be a thousand."""
+        waiting, ready = [(data_set, False)], list[Node]()
+        while waiting:
+            current, has_inputs = waiting.pop()
+            if not current.operation.is_union:
+                ready.append(self.nodes[current])
+            elif has_inputs:
+                second, first = ready.pop(), ready.pop()
+                ready.append(current.operation.node(current, [first, second], self))
+            else:
+                waiting += [(current, True), *((source, False) for source in reversed(current.inputs))]
+        return ready.pop()
 
     def broadcasts(self, data_set: Bag) -> dict[str, Node]:
         """The operators of its broadcast data sets, by name."""

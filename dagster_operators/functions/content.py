@@ -2,7 +2,8 @@
 
 The digest covers the function's source (its syntax tree: no comments, no layout, no docstrings, no decorators), its defaults, and
 what it takes from outside: constants, and the helper functions and classes of its own package, followed in turn. What other
-packages define counts by name. Where there is no source, it is the bytecode.
+packages define counts by name. Where there is no source, as of a lambda amid a statement, it is the bytecode with its names and
+constants. A callable object counts by its class and its attributes, a method by its object, a partial function by its arguments.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import dis
 import enum
 import hashlib
 import inspect
+import operator
 import pickle
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from types import CodeType, FunctionType, ModuleType
+from functools import lru_cache, partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,6 +31,7 @@ from dagster_operators.graph.user_functions import UserFunction
 _PLAIN = (bool, int, float, complex, str, bytes)
 _CONTAINERS = (tuple, list, set, frozenset, dict)
 _SPOKEN = (dt.date, dt.time, dt.timedelta, decimal.Decimal, enum.Enum, re.Pattern, range)
+_REDUCED = (partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _PICKLED = frozenset({"numpy", "pandas", "pyarrow"})
 
 
@@ -42,13 +46,25 @@ def digest_of(*values: Any, follow: bool = True) -> str:
     >>> digest_of(double) == digest_of(double), digest_of(double) == digest_of(lambda x: x * 3)
     (True, False)
     """
-    reader = _Reader({_package(value) for value in values if isinstance(value, FunctionType | type)}, follow)
+    reader = _Reader({home for value in values for home in _homes(value)}, follow)
     text = "\n".join(line for value in values for line in reader.described(value))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _package(value: Any) -> str:
     return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def _homes(value: Any) -> Iterator[str]:
+    """The packages of a function, or of the functions that a callable object is made of; none of Python's own."""
+    if isinstance(value, partial):
+        yield from _homes(value.func)
+    elif isinstance(value, MethodType):
+        yield from (_package(value.__func__), *_homes(value.__self__))
+    elif isinstance(value, FunctionType | type):
+        yield _package(value)
+    elif callable(value) and (home := _package(type(value))) not in sys.stdlib_module_names:
+        yield home
 
 
 class _Reader:
@@ -89,13 +105,22 @@ class _Reader:
             yield from self._function(value)
         elif isinstance(value, type) and _package(value) in self.packages:
             yield from self._class(value)
+        elif isinstance(value, MethodType):
+            yield f"method of {type(value.__self__).__qualname__}"
+            yield from self.described((value.__func__, value.__self__))
+        elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | NoneType):
+            yield f"method {value.__name__}"
+            yield from self.described(value.__self__)
+        elif isinstance(value, _REDUCED):
+            yield f"{type(value).__qualname__}"
+            yield from self.described(value.__reduce__()[1:])
         elif isinstance(value, ModuleType) or hasattr(value, "__qualname__"):
             yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         else:
             yield from self._instance(value)
 
     def _function(self, function: FunctionType) -> Iterator[str]:
-        yield _source(function) or f"bytecode {function.__code__.co_code.hex()} {_constants(function.__code__)}"
+        yield from [source] if (source := _source(function)) else self._bytecode(function.__code__)
         yield from self.described((function.__defaults__, function.__kwdefaults__))
         for name, value in closed_over(function):
             yield f"takes {name}"
@@ -104,6 +129,15 @@ class _Reader:
             if name in function.__globals__:
                 yield f"takes {name}"
                 yield from self.described(function.__globals__[name])
+
+    def _bytecode(self, code: CodeType) -> Iterator[str]:
+        """The steps of a function without a source, with the names and constants that they mean by numbers."""
+        yield f"bytecode {code.co_code.hex()} {code.co_names}"
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from self._bytecode(constant)
+            else:
+                yield from self.described(constant)
 
     def _class(self, kind: type) -> Iterator[str]:
         yield f"class {_source(kind) or kind.__qualname__}"
@@ -122,8 +156,15 @@ class _Reader:
             yield repr(value)
         elif package in _PICKLED:
             yield hashlib.sha256(pickle.dumps(value, 5)).hexdigest()
-        elif package in self.packages and hasattr(value, "__dict__"):
-            yield from self.described(dict(vars(value)))
+        elif package in self.packages:
+            yield from self.described(type(value))
+            slots = [name for kind in type(value).__mro__ for name in _slots_of(kind) if hasattr(value, name)]
+            yield from self.described({**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}})
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(name for name in slots if name not in ("__dict__", "__weakref__"))
 
 
 def closed_over(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -148,10 +189,6 @@ def _globals_of(code: CodeType) -> frozenset[str]:
     own = frozenset(str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return own.union(*map(_globals_of, inner))
-
-
-def _constants(code: CodeType) -> list[str]:
-    return [repr(value) if not isinstance(value, CodeType) else value.co_code.hex() for value in code.co_consts]
 
 
 _sources: WeakKeyDictionary[Callable[..., Any] | type, str | None] = WeakKeyDictionary()

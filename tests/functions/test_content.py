@@ -7,7 +7,9 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -131,6 +133,106 @@ def test_values_count() -> None:
     values = [1, 2, "1", 1.0, (1,), [1], {1}, dt.date(2024, 1, 1), dt.timedelta(1), np.array([1]), np.array([2]), len, None]
     assert len({digest_of(closing_over(value)) for value in values}) == len(values)
     assert len({digest_of(closing_over(object())) for _ in range(3)}) == 1
+
+
+class Adding:
+    """A callable object."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, row: Any) -> Any:
+        return row + self.number
+
+    def method(self, row: Any) -> Any:
+        return row - self.number
+
+
+class Slotted:
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, row: Any) -> Any:
+        return row + self.number
+
+
+def added(row: int, number: int) -> int:
+    return row + number
+
+
+DIFFERENT: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "the attributes of an object": lambda: (Adding(1), Adding(2)),
+    "the attributes of an object with slots": lambda: (Slotted(1), Slotted(2)),
+    "the object of a method": lambda: (Adding(1).method, Adding(2).method),
+    "the method of an object": lambda: (Adding(1).method, Adding(1).__call__),
+    "the arguments of a partial function": lambda: (partial(added, number=1), partial(added, number=2)),
+    "the function of a partial function": lambda: (partial(added, 1), partial(max, 1)),
+    "an object within a partial function": lambda: (partial(Adding(1)), partial(Adding(2))),
+    "the item that is got": lambda: (itemgetter(0), itemgetter(1)),
+    "the attribute that is got": lambda: (attrgetter("k"), attrgetter("v")),
+    "the text of a text's method": lambda: ("-".join, "+".join),
+    "the dictionary of a dictionary's method": lambda: ({1: 2}.get, {1: 3}.get),
+    "a function of Python's": lambda: (max, min),
+}
+"""What is called, and changes what is done, though no syntax of a function does."""
+
+
+@pytest.mark.parametrize("change", DIFFERENT)
+def test_whatever_can_be_called_is_told_apart(change: str) -> None:
+    before, after = DIFFERENT[change]()
+    assert digest_of(before) == digest_of(DIFFERENT[change]()[0])
+    assert digest_of(before) != digest_of(after)
+
+
+def test_the_class_of_an_object_counts(tmp_path: Path) -> None:
+    text = """
+class Adding:
+    def __call__(self, row):
+        return row + 1
+f = Adding()
+"""
+    digests = set()
+    for number, other in enumerate((text, text, text.replace("+ 1", "+ 2"))):
+        (tmp_path / str(number)).mkdir()
+        digests.add(digest_of(module(tmp_path / str(number), other, "mine").f))
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("lambda row: row.k", "lambda row: row.v"),
+        ("lambda row: row.k(a=1)", "lambda row: row.k(b=1)"),
+        ("lambda row: [part + 1 for part in row]", "lambda row: [part + 2 for part in row]"),
+        ("lambda row: (lambda other: other.k)(row)", "lambda row: (lambda other: other.v)(row)"),
+        ("lambda row: row in {'a', 'b'}", "lambda row: row in {'a', 'c'}"),
+        ("lambda row: max(row)", "lambda row: min(row)"),
+        ("lambda row: 1", "lambda row: 1.0"),
+    ],
+)
+def test_a_function_without_a_source_is_known_by_its_names_and_constants(before: str, after: str) -> None:
+    """As a lambda amid a statement: its line by itself is no syntax."""
+    first, again, other = (eval(text) for text in (before, before, after))  # noqa: S307 - the test's own
+    assert digest_of(first) == digest_of(again)
+    assert digest_of(first) != digest_of(other)
+
+
+def test_so_it_is_in_every_process() -> None:
+    digested = "lambda row: row in {'a', 'b', 'c'}"
+    program = f"from dagster_operators.functions.content import digest_of; print(digest_of(eval({digested!r})))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
 
 
 def test_a_module_may_be_loaded_again_while_its_helpers_are_missing(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> s
     more = [f"{name}: {known[source]}" for name, source in bag.broadcasts.items()]
     of = {
         "name": bag.shown, "fields": bag.fields, "declared": bag.declared, "parallelism": bag.own_parallelism,
-        "forwarded": [moves for number in range(len(bag.inputs)) if (moves := bag.forwarding(number).moves)] or None,
+        "forwarded": [(number, moves) for number in range(len(bag.inputs)) if (moves := bag.forwarding(number).moves)] or None,
         "parameters": {name: digest_of(value) for name, value in bag.parameters.items()} or None,
     }  # fmt: skip
     said = [f"{name}={value}" for name, value in of.items() if value is not None]
@@ -195,7 +195,7 @@ def user_functions(value: Any, seen: set[int]) -> Iterator[Any]:
             yield from user_functions(part, seen)
     elif isinstance(value, Mapping):
         yield from user_functions(list(value.values()), seen)
-    elif isinstance(value, MethodType):
+    elif isinstance(value, MethodType) and _is_own(value.__self__):
         yield from user_functions(value.__self__, seen)
     elif _is_own(value):
         yield from user_functions(_held(value), seen)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
+from operator import itemgetter
 from typing import ClassVar
 
 import pytest
@@ -13,6 +15,7 @@ from dagster_operators import Pipeline
 from dagster_operators.api.datasets.base import Operation
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.errors import PipelineError, PlanError
+from dagster_operators.operators.datasets.context import RichFunction
 
 pytestmark = pytest.mark.in_process
 
@@ -28,6 +31,28 @@ def fingerprint(made, engine="sail"):
 
 def of(number):
     return lambda row: (row[0], row[1] + number)
+
+
+class Adding(RichFunction):
+    def __init__(self, number):
+        self.number = number
+
+    def __call__(self, row):
+        return row[0], row[1] + self.number
+
+    def added(self, row):
+        return self(row)
+
+
+def aggregating(start, criterion=None):
+    def made(rows):
+        loop = rows.iterate(2)
+        loop.register_aggregator("sum", start)
+        if criterion is not None:
+            loop.register_convergence_criterion("sum", criterion)
+        return loop.close_with(loop.rows_of_round.map(of(1)))
+
+    return made
 
 
 CHANGES = {
@@ -72,6 +97,31 @@ CHANGES = {
     "a broadcast data set": (
         lambda rows: rows.map(of(1)).with_broadcast_set(rows, "a"),
         lambda rows: rows.map(of(1)).with_broadcast_set(rows.distinct(), "a"),
+    ),
+    "the attributes of a rich function": (lambda rows: rows.map(Adding(1)), lambda rows: rows.map(Adding(2))),
+    "the object of a method": (lambda rows: rows.map(Adding(1).added), lambda rows: rows.map(Adding(2).added)),
+    "the arguments of a partial function": (
+        lambda rows: rows.map(partial(pow, 1)),
+        lambda rows: rows.map(partial(pow, 2)),
+    ),
+    "the item that a key is": (lambda rows: rows.distinct(itemgetter(0)), lambda rows: rows.distinct(itemgetter(1))),
+    "a key of a chain": (
+        lambda rows: rows.distinct(lambda row: row.k),
+        lambda rows: rows.distinct(lambda row: row.v),
+    ),
+    "which input's fields are forwarded": (
+        lambda rows: rows.join(rows).where("k").equal_to("k").with_function(max).with_forwarded_fields_first("f0"),
+        lambda rows: rows.join(rows).where("k").equal_to("k").with_function(max).with_forwarded_fields_second("f0"),
+    ),
+    "the start of an aggregator": (aggregating(0), aggregating(1)),
+    "the criterion of an aggregator": (aggregating(0, of(1)), aggregating(0, of(2))),
+    "a combiner": (
+        lambda rows: rows.group_by("k").reduce_group(list, combine=list),
+        lambda rows: rows.group_by("k").reduce_group(list, combine=sorted),
+    ),
+    "bounds of ranges": (
+        lambda rows: rows.partition_by_range("v", bounds=[1]),
+        lambda rows: rows.partition_by_range("v", bounds=[2]),
     ),
     "the number of parts": (
         lambda rows: rows.map_partition(list).set_parallelism(1),

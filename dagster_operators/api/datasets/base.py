@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from typing_extensions import override
 
 from dagster_operators.api.datasets.calls.annotated import Annotated
-from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several
+from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several, require_function
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.api.datasets.schemas import names_in
 from dagster_operators.errors import PipelineError
@@ -128,8 +128,11 @@ class Bag(Annotated):
             typed_by: The types of its fields, where they do not follow from those of the inputs.
 
         Raises:
-            PipelineError: The types of the inputs' fields do not fit.
+            PipelineError: The types of the inputs' fields do not fit, or what is given as a function is none.
         """
+        given = getattr(operation, "function", None)
+        if given is not None:
+            require_function(given, operation.kind)
         result = type(self)(operation, (self, *more), fields or names_in(schema))
         result.declared = schema
         result.typed_by = typed_by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import around, unkeyed
@@ -19,6 +19,8 @@ B = TypeVar("B", bound=Bag)
 
 class CoGrouping(Keyed[B]):
     """A co-group."""
+
+    _ends: ClassVar[str] = "end the co-group: with_function(...)"
 
     def __init__(self, first: B, second: B) -> None:
         super().__init__(first, second)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.key_values import largest, smallest
 from dagster_operators.operators.datasets.rows import Row
@@ -69,12 +69,30 @@ class Adapted(Wrapped):
         super().open(context)
 
 
+def require_function(given: Any, operator: str | None = None) -> None:
+    """Refuse what is no function where it is written, and not when the first row comes.
+
+    Raises:
+        PipelineError: It cannot be called.
+
+    >>> require_function("v > 1", "Filter")
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: 'v > 1' is no function [operator 'Filter']. To do: give a function of rows, as ...
+    """
+    if not callable(given):
+        raise PipelineError(
+            f"{given!r} is no function", operator=operator,
+            remedy="give a function of rows, as lambda row: row.v > 1; a stream takes Spark SQL: write it before data_set()",
+        )  # fmt: skip
+
+
 def around(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
     """A function that calls the user's in another way; it is opened and closed where the user's has to be.
 
     >>> around(max, lambda first, second: max(first[0], second[0]))((1,), (2,))
     2
     """
+    require_function(function)
     return Wrapped(function, call) if isinstance(function, RichFunction) else call
 
 
@@ -88,11 +106,23 @@ def giving_several(make: MakeRow) -> Callable[[Callable[..., Any]], Callable[...
 
     def call(function: Callable[..., Any]) -> Callable[..., Iterator[Row]]:
         def several(*arguments: Any) -> Iterator[Row]:
-            return map(make, function(*arguments) or ())
+            return map(make, _several(function(*arguments)))
 
         return several
 
     return call
+
+
+def _several(result: Any) -> Iterable[Any]:
+    """Several rows; a text, a mapping or a record is one, whose letters or fields would be rows in silence."""
+    if result is None:
+        return ()
+    if isinstance(result, str | bytes | Mapping) or hasattr(result, "_fields"):
+        raise SchemaError(
+            f"a function that gives any number of rows gave {result!r:.100}, which is one", remedy="give a list of rows, as [row]"
+        )
+    rows: Iterable[Any] = result
+    return rows
 
 
 def unkeyed(rows: Iterable[tuple[Any, Row]]) -> Iterator[Row]:

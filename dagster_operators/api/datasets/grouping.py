@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from dagster_operators.api.datasets.base import Bag, same_as
 from dagster_operators.api.datasets.functions import around, unkeyed
@@ -17,6 +17,7 @@ from dagster_operators.api.datasets.operations.grouped import (
     ReducedBag,
 )
 from dagster_operators.api.datasets.operations.row_wise import Mapped
+from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
 from dagster_operators.optimizer.properties.ordering import Direction, Ordering
@@ -42,7 +43,7 @@ def without_key(data_set: B, keys: Keys, like: Bag) -> B:
     return data_set.derive(Mapped(lambda pair: pair[1]), fields=like.fields, typed_by=same_as(like)).name("Key Remover")
 
 
-class Grouping(Generic[B]):
+class Grouping(OtherNames, Generic[B]):
     """Rows in groups of equal keys.
 
     Args:
@@ -51,6 +52,8 @@ class Grouping(Generic[B]):
         within: The order of the rows of a group.
         partitioner: The user's function that says in which part a group is.
     """
+
+    _ends: ClassVar[str] = "end the group: reduce(...), reduce_group(...), sum(...), first(...) and the like"
 
     def __init__(self, data_set: B, keys: Keys, within: Ordering | None = None, partitioner: object | None = None) -> None:
         if keys.function is None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dagster_operators.api.datasets.base import Bag, same_as
 from dagster_operators.api.datasets.keys import Keys
 from dagster_operators.api.datasets.operations.paired import CoGroups, Pairs
 from dagster_operators.api.datasets.operations.rounds import BulkRounds, DeltaRounds, RowsOfRound
+from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.context import Aggregator, Rounds
 
 B = TypeVar("B", bound=Bag)
 
 
-class _Aggregating:
+class _Aggregating(OtherNames):
     """The aggregators of an iteration, and its criterion."""
 
     def __init__(self) -> None:
@@ -79,6 +80,8 @@ class Iterating(_Aggregating, Generic[B]):
         rows_of_round: The rows of a round.
     """
 
+    _ends: ClassVar[str] = "go on from its rows_of_round, and end the iteration: close_with(...)"
+
     def __init__(self, source: B, most: int) -> None:
         super().__init__()
         if most < 1:
@@ -127,6 +130,8 @@ class DeltaIterating(_Aggregating, Generic[B]):
         solution_set: The solution set in a round, which may be joined and co-grouped on its key.
         workset: The workset of a round.
     """
+
+    _ends: ClassVar[str] = "go on from its workset and its solution_set, and end the iteration: close_with(...)"
 
     def __init__(self, solution: B, workset: B, most: int, keys: Keys) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -13,6 +13,7 @@ from dagster_operators.api.datasets.functions import around
 from dagster_operators.api.datasets.grouping import with_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
 from dagster_operators.api.datasets.operations.paired import Pairs, PickedOfPair, Product
+from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.binary_descriptors import JoinHint, JoinType
@@ -21,7 +22,7 @@ from dagster_operators.optimizer.properties.fields import Field, Forwarding
 B = TypeVar("B", bound=Bag)
 
 
-class Keyed(Generic[B]):
+class Keyed(OtherNames, Generic[B]):
     """Two data sets of which rows with equal keys meet.
 
     Args:
@@ -89,7 +90,7 @@ class Keyed(Generic[B]):
         return with_key(self._first, first), with_key(self._second, second), first, second
 
 
-class Projectable(ABC, Generic[B]):
+class Projectable(OtherNames, ABC, Generic[B]):
     """Pairs of rows, of which fields may be taken."""
 
     _first: B
@@ -151,6 +152,8 @@ class Joining(Keyed[B], Projectable[B]):
         join: Which rows without a partner are there.
         hint: The user's wish how it is run.
     """
+
+    _ends: ClassVar[str] = "end the join: pairs(), with_function(...), or project_first(...).data_set()"
 
     def __init__(self, first: B, second: B, join: JoinType, hint: JoinHint) -> None:
         super().__init__(first, second)
@@ -240,6 +243,8 @@ class Joining(Keyed[B], Projectable[B]):
 class Crossing(Projectable[B]):
     """All pairs of rows of two data sets."""
 
+    _ends: ClassVar[str] = "end the product: pairs(), with_function(...), or project_first(...).data_set()"
+
     def __init__(self, first: B, second: B, *, first_is_small: bool = False, second_is_small: bool = False) -> None:
         self._first = first
         self._second = second
@@ -284,7 +289,7 @@ class Crossing(Projectable[B]):
         )
 
 
-class Projecting(Generic[B]):
+class Projecting(OtherNames, Generic[B]):
     """Some fields of the rows of each pair, in the order in which they are named.
 
     Args:
@@ -292,6 +297,8 @@ class Projecting(Generic[B]):
         first: The first data set.
         second: The second data set.
     """
+
+    _ends: ClassVar[str] = "end the projection: data_set()"
 
     def __init__(self, pairs: Projectable[B], first: B, second: B) -> None:
         self._pairs = pairs

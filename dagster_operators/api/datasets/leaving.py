@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.additions import undone
 from dagster_operators.api.datasets.base import Bag
+from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before
 from dagster_operators.errors import PipelineError
@@ -54,7 +55,7 @@ def _inputs(*data_sets: Bag) -> list[StreamInput]:
     return [bag.operation for bag in bags_before(*data_sets) if isinstance(bag.operation, StreamInput)]
 
 
-class Leaving(Bag):
+class Leaving(OtherNames, Bag):
     """A bag of rows that may leave for the pipeline whose streams it is computed of."""
 
     def to_stream(self, *, name: str | None = None, schema: str | None = None) -> Stream:

@@ -2,8 +2,7 @@
 
 Everything has a time, and time goes forward: before a message of a source is delivered, every tick that is due by then was. What
 an event leads to is delivered before the next event comes, in the order in which it was sent. So the order is the same however
-often an epoch is run. A loop for operators that take many events at once is
-in ``windowed_loop.py``.
+often an epoch is run. A loop for operators that take many events at once is in ``windowed_loop.py``.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import heapq
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -39,6 +39,7 @@ _MESSAGE: Final = 1
 """What is due first of what is due at the same time: ticks."""
 
 _NO_VALUE: Final = pa.nulls(0)
+_NOTHING_TAKEN: Final = nullcontext()
 
 
 class Running(Protocol):
@@ -332,11 +333,10 @@ class EventLoop:
             self._send(operator, output_id, Message(time, value, as_metadata(metadata)))
 
         told, addresses = event.get("value", self), self._addresses[path]  # what it was told nobody writes to
-
         self.events[path] += 1
         self._event = event
         try:
-            with taken(operator, send_output, time):
+            with taken(operator, send_output, time) if operator.routes else _NOTHING_TAKEN:
                 status = self._running[path].on_event(event, send_output)
         finally:
             self._event = None
@@ -361,8 +361,7 @@ class EventLoop:
         """Raise that something is sent when the event is over; in the epoch, too, where a thread of the operator's did."""
         self._refused = SendOutputError(
             f"a message to {output!r} was sent when the event of its send_output was over: it has no place in the order",
-            node=operator.node, event_operator=operator.id,
-            remedy=WAIT,
+            node=operator.node, event_operator=operator.id, remedy=WAIT,
         )  # fmt: skip
         self.on_late(operator, output)
         raise self._refused

@@ -31,7 +31,7 @@ from dagster_operators.operators.events.ignored import Ignored
 from dagster_operators.operators.events.late_sends import check_late
 from dagster_operators.operators.events.message_order import MessageOrder, Waiting
 from dagster_operators.operators.events.message_rows import SourceMessages
-from dagster_operators.operators.events.process_state import kept_locale
+from dagster_operators.operators.events.process_state import calls_together, kept_locale
 from dagster_operators.operators.events.stopped import STOPPED
 from dagster_operators.operators.events.wiring import KEY
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
@@ -149,7 +149,7 @@ class EventProgram:
 
     def _call(self, function: Callable[..., Any], *given: Any) -> Any:
         """What one of its methods returns that runs operators; in this thread, if all of them have a process or thread."""
-        with located(**self._ctx.where), kept_locale():
+        with located(**self._ctx.where), kept_locale(), calls_together():
             return function(*given) if self._thread is None else self._thread.call(function, *given)
 
     def _give_up(self, error: OperatorFailedError) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 _MASK: Final = 0o022
 """The umask to go on with where the system does not tell the one there is."""
@@ -38,6 +38,26 @@ class _Turn:
 TURN: Final = _Turn()
 
 
+class _Batch:
+    """The events that are being delivered one after another; None between batches.
+
+    Attributes:
+        of: Another object for each batch.
+    """
+
+    of: object | None = None
+
+
+@contextmanager
+def calls_together() -> Iterator[None]:
+    """Only user's code changes the process until this ends: each call is compared with what there was before the first."""
+    _Batch.of = object()
+    try:
+        yield
+    finally:
+        _Batch.of = None
+
+
 class KeptProcess:
     """The folder, environment, umask and path of imports, put back behind each call.
 
@@ -52,15 +72,21 @@ class KeptProcess:
 
     def __init__(self) -> None:
         self._mask = _umask()
+        self._batch: object | None = None
         _listen()
 
     def __enter__(self) -> None:
-        self._owner = os.getpid()
-        self._folder = _folder()
-        self._path = sys.path[:]
+        batch = _Batch.of
+        if batch is None or batch is not self._batch:
+            self._batch = batch
+            self._owner = os.getpid()
+            self._folder = _folder()
+            self._path = sys.path[:]
+            self._variables: dict[Any, Any] | None = None
         self._lock = TURN.lock
         self._has_turn = self._lock.acquire(blocking=False)  # if not, another operator's variables are there for now
-        self._variables = dict(_VARIABLES) if self._has_turn else None
+        if self._variables is None and self._has_turn:
+            self._variables = dict(_VARIABLES)
 
     def __exit__(self, *_: object) -> None:
         """Put all of it back; a process that was forked in between ends here."""
@@ -78,7 +104,8 @@ class KeptProcess:
                 os.chdir(self._folder)
         if sys.path != self._path:
             sys.path[:] = self._path
-        if self._variables is not None and self._variables != _VARIABLES and self._lock is TURN.lock:
+        is_own = self._has_turn and self._lock is TURN.lock
+        if is_own and self._variables is not None and self._variables != _VARIABLES:
             before = {os.fsdecode(name): os.fsdecode(value) for name, value in self._variables.items()}
             for name in os.environ.keys() - before.keys():
                 del os.environ[name]

@@ -192,3 +192,37 @@ def test_what_a_script_sends_when_it_is_told_again_is_compared(monkeypatch):
     assert "state: none" in caught.value.remedy
     chance = SCRIPT.replace("SENDS", "node.send_output('out', [str(uuid.uuid4())])")
     assert len(run(chance, 1, 2, language="script", state="none")) == 2
+
+
+SEES = """
+import os, sys
+
+class Operator:
+    def on_event(self, event, send_output):
+        if event["type"] == "INPUT":
+            send_output("out", [f"{os.getcwd()} {'DO_TEST_NEW' in os.environ} {'nowhere' in sys.path} {os.umask(0o022):o}"])
+            os.umask(0o077)
+            os.chdir("/")
+            os.environ["DO_TEST_NEW"] = "1"
+            sys.path.append("nowhere")
+        return DoraStatus.CONTINUE
+"""
+
+
+def test_each_event_of_a_batch_has_the_process_as_it_was_whichever_operator_it_comes_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0o022)
+    try:
+        nodes = [operator(node, [EventInput("n", "numbers/n")], ["out"], {"out": "string"}) for node in ("one", "two")]
+        flow = dataflow(nodes, {"one": SEES, "two": SEES})
+        told = []
+        with OperatorHarness(flow, "t bigint, v bigint", event_time="t") as harness:
+            for epoch in range(2):
+                monkeypatch.setenv("DO_TEST_OLD", str(epoch))
+                harness.process([{"t": 10 * epoch + number, "v": number} for number in range(3)])
+                harness.end_epoch(10 * epoch + 5)
+                told += [row["value"][0] for node in ("one", "two") for row in harness.rows(f"{node}/out")]
+                assert os.environ["DO_TEST_OLD"] == str(epoch), "it is what the epoch began with"
+        assert told == [f"{tmp_path} False False 22"] * 12
+    finally:
+        os.umask(before)

@@ -1,0 +1,179 @@
+"""Programs of data sets beside Flink's DataSet API: a sum by key, and a join with a sum behind it. We read files and are durable.
+
+- (a) 20 million rows of two longs, grouped by one of 100,000 keys, and summed;
+- (b) 10 million rows joined with a million on a key of the latter, and summed by one of its fields: 1,000 groups.
+
+Ours is an epoch of a new pipeline: it reads Parquet files, and commits the sums to a Delta table. Flink 1.20 makes the same rows
+in memory, by a sequence and a map, and writes the sums as CSV: it reads nothing, and nothing of it is durable. Its jars come from
+Maven Central, by mvn; ``FlinkDataSets.java`` is compiled beside them. Both have two cores; Flink's JVM has a heap of 2 GB, and
+768 MB beside it that it sorts in. The seconds of Flink are those of the job, without the start of its cluster; its processor time
+has that in it.
+
+Learnt: of (a), most of our processor time goes to Arrow's hash of the keys, then to rows on their way from the engine into files
+(with checksums) and back. Of (b), to the lookup of ten million keys. Sums by column need no sort, while Flink's combiner sorts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dagster_operators as do
+from benchmarks.events import engine
+from benchmarks.harness import Claim, Spread, at_most, processor_seconds, workplace
+
+VERSION = "1.20.0"
+PROGRAMS = {"sum": (20_000_000, 100_000), "join": (10_000_000, 1_000_000)}
+"""The rows and the keys of each program."""
+REPEATS = 5
+GOAL = 1.0
+_SCHEMA = "k long, v long"
+_VALUES = 1_000
+_FILE = 1_000_000
+_OPENED = ("java.util", "java.lang")
+"""The packages of Java that Flink looks into."""
+
+
+def data(folder: Path, rows: int, keys: int) -> None:
+    """The rows that Flink makes, too, in files."""
+    folder.mkdir(parents=True)
+    for begin in range(0, rows, _FILE):
+        numbers = np.arange(begin, min(begin + _FILE, rows))
+        pq.write_table(pa.table({"k": numbers * 7919 % keys, "v": numbers % _VALUES}), folder / f"{begin:012d}.parquet")
+
+
+def pipeline(root: Path, place: Path, program: str, on: str) -> do.Pipeline:
+    """The program, from files into a table."""
+    made = do.Pipeline("beside_flink", root=str(root), engine=engine(on))
+
+    def rows(name: str) -> do.DataSet:
+        return made.source(name, do.FileSource(str(place / name), format="parquet", schema=_SCHEMA)).data_set()
+
+    summed = rows("rows")
+    if program == "join":
+        pairs = summed.join(rows("groups")).where("k").equal_to("k")
+        summed = pairs.project_second("v").project_first("v").data_set()
+    summed.group_by(0).sum(1).to_table("sums", schema="k long, v long")
+    return made
+
+
+class Flink:
+    """Flink's local cluster, in a JVM that runs a program for each line that it gets.
+
+    Args:
+        place: A folder for its jars and results.
+    """
+
+    def __init__(self, place: Path) -> None:
+        place.mkdir()
+        self._place = place
+        wanted = "".join(
+            f"<dependency><groupId>org.apache.flink</groupId><artifactId>{name}</artifactId><version>{VERSION}</version></dependency>"
+            for name in ("flink-java", "flink-clients")
+        )
+        head = "<modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version>"
+        (place / "pom.xml").write_text(f"<project>{head}<dependencies>{wanted}</dependencies></project>")
+        _run(place, "mvn", "-q", "dependency:copy-dependencies", "-DoutputDirectory=lib")
+        _run(place, "javac", "-nowarn", "-cp", "lib/*", "-d", "out", str(Path(__file__).with_name("FlinkDataSets.java")))
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        command = [_tool("java"), "-Xmx2g", *opened, "-cp", "lib/*:out", "FlinkDataSets"]
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def run(self, program: str, rows: int, keys: int) -> tuple[float, float]:
+        """The seconds and the processor seconds of a program."""
+        asked, answers = self._process.stdin, self._process.stdout
+        if asked is None or answers is None:
+            raise SystemExit("Flink's process has no pipes")
+        print(program, rows, keys, self._place / program, file=asked, flush=True)
+        for line in answers:
+            if line.startswith("seconds "):
+                _, seconds, worked = line.split()
+                return float(seconds), float(worked)
+        raise SystemExit("Flink's process has ended")
+
+    def sums(self, program: str) -> dict[int, int]:
+        """The sums that it wrote."""
+        files = sorted((self._place / program).iterdir())
+        return {int(key): int(value) for file in files for key, value in csv.reader(file.read_text().splitlines())}
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise SystemExit(f"{name} is not there, and Flink needs it")
+    return found
+
+
+def _run(place: Path, tool: str, *arguments: str) -> None:
+    subprocess.run([_tool(tool), *arguments], cwd=place, check=True)  # noqa: S603 - tools of Java, with our arguments
+
+
+def _ours(root: Path, place: Path, program: str, on: str) -> tuple[float, float, dict[int, int]]:
+    made = pipeline(root, place, program, on)
+    began, worked = time.perf_counter(), processor_seconds()
+    made.run_epoch()
+    seconds = time.perf_counter() - began, processor_seconds() - worked
+    sums = made.to_arrow("sums")
+    shutil.rmtree(root)
+    return *seconds, dict(zip(sums["k"].to_pylist(), sums["v"].to_pylist(), strict=True))
+
+
+def _compared(place: Path, flink: Flink, program: str, *, part: int, on: str, repeats: int, processor: bool) -> Claim:
+    rows, keys = (number // part for number in PROGRAMS[program])
+    data(place / "rows", rows, keys)
+    data(place / "groups", keys, keys)
+    ours: list[tuple[float, float]] = []
+    theirs: list[tuple[float, float]] = []
+    for repeat in range(1 + repeats):  # the first one warms both
+        *mine, sums = _ours(place / f"root {repeat}", place, program, on)
+        theirs.append(flink.run(program, rows, keys))
+        ours.append((mine[0], mine[1]))
+        if sums != flink.sums(program):
+            raise SystemExit(f"the sums of {program} are others than Flink's")
+    by = 1 if processor else 0
+    spread: dict[str, Any] = {
+        f"{whose}{kind}": Spread.of([one[which] for one in measured[1:]]).__dict__
+        for whose, measured in (("", ours), ("flink_", theirs)) for which, kind in enumerate(("seconds", "processor_seconds"))
+    }  # fmt: skip
+    mine_by, theirs_by = [one[by] for one in ours[1:]], [one[by] for one in theirs[1:]]
+    details = {"rows": rows, "keys": keys, "engine": on, **spread}
+    return at_most(f"data_sets_{program}_beside_flink", mine_by, theirs_by, goal=GOAL, details=details)
+
+
+def measure(*, part: int = 1, on: str = "sail", repeats: int = REPEATS, processor: bool = False) -> list[Claim]:
+    """The claims; of one row in ``part`` only, to see that it works."""
+    with workplace() as place:
+        flink = Flink(place / "flink")
+        try:
+            return [
+                _compared(place / name, flink, name, part=part, on=on, repeats=repeats, processor=processor) for name in PROGRAMS
+            ]
+        finally:
+            flink.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", type=int, default=1, help="one row in so many, to see that it works")
+    parser.add_argument("--engine", default="sail", choices=("spark", "sail"))
+    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"how often each is measured ({REPEATS})")
+    parser.add_argument("--processor", action="store_true", help="compare processor time, as where others are at work")
+    given = parser.parse_args()
+    for claim in measure(part=given.part, on=given.engine, repeats=given.repeats, processor=given.processor):
+        claim.report()

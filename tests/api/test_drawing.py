@@ -40,6 +40,8 @@ def test_the_rows_of_the_last_epoch_are_beside_the_estimates(tmp_path: Path) -> 
     pipeline.run_epoch()
     lines = named(pipeline.picture("sums"))
     assert lines["v > 3 & more (Filter)"][1].endswith("actual 1")
+    assert lines["sum by k (GroupReduce)"][0].endswith("by columns")
+    assert lines["v > 3 & more (Filter)"][0].endswith("by rows")
     assert lines["out (Data Sink)"][1].endswith("actual 1")
     lines = named(pipeline.picture("same"))
     assert lines["rows 0 (Data Source)"][1].endswith("estimated 3, actual 3")

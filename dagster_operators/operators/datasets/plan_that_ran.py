@@ -24,7 +24,11 @@ def drawn_of(plan: OptimizedPlan, results: Results) -> str:
     """
     try:
         rows = {**results.rows, **{name: sum(chunk.rows for chunk in chunks) for name, chunks in results.sinks.items()}}
-        text = to_json(drawn_plan(plan, rows, results.supersteps))
+        ways: dict[str, list[str]] = {}
+        for name, way in sorted(results.ways):
+            ways.setdefault(name, []).append(way)
+        shown = {name: " and ".join(several) for name, several in ways.items()}
+        text = to_json(drawn_plan(plan, rows, results.supersteps, shown))
     except Exception as error:  # noqa: BLE001 - the rows are there: no epoch fails for a picture
         _log.warning("the plan of the epoch is not kept for a picture: %s: %s", type(error).__name__, error)
         return ""

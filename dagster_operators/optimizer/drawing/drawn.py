@@ -49,6 +49,7 @@ class DrawnNode:
         edges: The ways in.
         within: The operators of a round, of an iteration.
         rounds: In how many rounds an iteration ended; None where none ran.
+        way: What it worked on: columns, rows, or both, part by part; empty where no run says it.
     """
 
     number: int
@@ -63,6 +64,7 @@ class DrawnNode:
     edges: tuple[DrawnEdge, ...] = ()
     within: tuple[DrawnNode, ...] = ()
     rounds: int | None = None
+    way: str = ""
 
     def __iter__(self) -> Iterator[DrawnNode]:
         """The operator, and all within it."""
@@ -72,7 +74,10 @@ class DrawnNode:
 
 
 def drawn_plan(
-    plan: OptimizedPlan, rows: Mapping[str, int] | None = None, rounds: Mapping[str, int] | None = None
+    plan: OptimizedPlan,
+    rows: Mapping[str, int] | None = None,
+    rounds: Mapping[str, int] | None = None,
+    ways: Mapping[str, str] | None = None,
 ) -> tuple[DrawnNode, ...]:
     """A plan.
 
@@ -80,6 +85,7 @@ def drawn_plan(
         plan: The plan.
         rows: How many rows came out of the operators of each name, where the plan ran.
         rounds: In how many rounds each iteration ended, by its name.
+        ways: What each operator worked on, by its name.
 
     >>> from dagster_operators.optimizer.planning import optimized
     >>> from dagster_operators.optimizer.program import Sink, Source
@@ -87,14 +93,15 @@ def drawn_plan(
     >>> [(node.name, [edge.ship for edge in node.edges], node.actual) for node in drawn_plan(plan, {"rows": 7})]
     [('rows', [], 7), ('out', ['Redistribute'], None)]
     """
-    return _Drawing(plan, rows or {}, rounds or {}).nodes
+    return _Drawing(plan, rows or {}, rounds or {}, ways or {}).nodes
 
 
 class _Drawing:
-    def __init__(self, plan: OptimizedPlan, rows: Mapping[str, int], rounds: Mapping[str, int]) -> None:
+    def __init__(self, plan: OptimizedPlan, rows: Mapping[str, int], rounds: Mapping[str, int], ways: Mapping[str, str]) -> None:
         self._numbers: dict[int, int] = {}
         self._rows = rows
         self._rounds = rounds
+        self._ways = ways
         groups = _in_groups(plan.sinks, self._numbers)
         every = [candidate for candidate, _ in _flat(groups)]
         self._named = Counter(_name(candidate) for candidate in every)
@@ -122,6 +129,7 @@ class _Drawing:
             tuple(map(self._edge, (*inputs_of(candidate), *candidate.broadcasts))),
             tuple(self._node(*group) for group in within),
             self._rounds.get(name) if loop else None,
+            "" if loop else self._ways.get(name, ""),
         )
 
     def _edge(self, channel: Channel) -> DrawnEdge:

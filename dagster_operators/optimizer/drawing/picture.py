@@ -66,7 +66,12 @@ def _lines(node: DrawnNode) -> list[str]:
     if node.within:
         rounds = "" if node.rounds is None else ", 1 round" if node.rounds == 1 else f", {node.rounds:,} rounds"
         return [title, f"{parts}{rounds}, {_rows(node)}"]
-    return [title, ", ".join(filter(None, (node.strategy, parts))), f"rows: {_rows(node)}", f"cost: {node.share:.1%}"]
+    return [
+        title,
+        ", ".join(filter(None, (node.strategy, parts, node.way and f"by {node.way}"))),
+        f"rows: {_rows(node)}",
+        f"cost: {node.share:.1%}",
+    ]
 
 
 def _rows(node: DrawnNode) -> str:

@@ -86,7 +86,7 @@ class Choices:
         return several[(self._numbers.pop(0) if self._numbers else 0) % len(several)]
 
     def fields(self, data: DataSet, most: int = 2) -> list[int]:
-        width = range(len(data.types or ()))
+        width = range(len(data.types or data.fields or (None,)))
         return list(dict.fromkeys(self.of(*width) for _ in range(self.of(*range(1, most + 1)))))
 
 

@@ -21,6 +21,10 @@ from dagster_operators.optimizer.strategies import Ship
 if TYPE_CHECKING:
     import pyarrow as pa
 
+COLUMNS: Final = "columns"
+ROWS: Final = "rows"
+"""The ways in which an operator works, as plans show them."""
+
 _ROWS_OF_CHUNK: Final = 1 << 18
 _FEW_PARTS: Final = 1 << 16
 """Numbers of so few parts are sorted by their bits, which is quick."""

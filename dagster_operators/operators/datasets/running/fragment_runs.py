@@ -30,6 +30,7 @@ class Results:
         accumulators: The values of the functions' accumulators, by name.
         supersteps: The number of rounds of each iteration, by its name.
         rows: The number of rows that came out of each operator, by its name.
+        ways: In how many parts each operator worked by columns, and by rows, by its name and the word.
         jobs: The number of jobs that an engine was given.
     """
 
@@ -37,6 +38,7 @@ class Results:
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     supersteps: dict[str, int] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
+    ways: Counter[tuple[str, str]] = field(default_factory=Counter)
     jobs: int = 0
 
 
@@ -98,6 +100,7 @@ class FragmentRuns:
                 self.results.sinks.setdefault(name, []).extend(chunks)
             self._add_up(report.accumulators)
             self.results.rows.update(report.rows)
+            self.results.ways.update(report.ways)
         for out in outgoing:
             if out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None:
                 self._split(out, out.ordering, [key for report in reports for key in report.samples.get(out.stored, ())])

@@ -20,7 +20,7 @@ from dagster_operators.operators.datasets.context import (
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
-from dagster_operators.operators.datasets.running.by_columns import is_nothing, worked, write_columns
+from dagster_operators.operators.datasets.running.by_columns import COLUMNS, ROWS, is_nothing, worked, write_columns
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ChunkWriter, ExchangeFolder, Stored
 from dagster_operators.operators.datasets.running.fragments import (
     JOINED,
@@ -124,6 +124,7 @@ class Report:
         accumulators: The values of the functions' accumulators.
         aggregators: Those of the iteration's aggregators.
         rows: The number of rows that came out of each operator, by its name.
+        ways: In how many parts each operator worked by columns, and by rows, by its name and the word.
         error: The failure, if there was one.
     """
 
@@ -133,6 +134,7 @@ class Report:
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     aggregators: dict[str, Accumulator] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
+    ways: Counter[tuple[str, str]] = field(default_factory=Counter)
     error: OperatorsError | None = None
 
 
@@ -202,6 +204,8 @@ class _Part:
             return
         with located(operator=head.name):
             rows, left = worked(steps, inputs)
+            for number, step in enumerate(steps):
+                self._report.ways[step.name, COLUMNS if number < len(steps) - len(left) else ROWS] += 1
             if not left:
                 self._hand_on(last, rows[0])
                 return

@@ -1,0 +1,51 @@
+"""Programs in pipelines whose operators work by columns, beside the same ones by rows."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_operators import MemorySource, Pipeline
+from dagster_operators.api.datasets.stream_program import StreamProgram
+from dagster_operators.errors import OperatorsError
+from dagster_operators.operators.datasets.drivers.driver import Work
+from tests.engines import SAIL
+from tests.examples import fresh_examples
+from tests.operators.datasets.columns_drawn import STEPS, made, typed_rows
+
+pytestmark = [pytest.mark.in_process, pytest.mark.sail]
+
+
+def written(schema, rows, steps, parallelism, *, by_columns):
+    """The rows of the table that a program writes, as texts, or its failure."""
+    plan = StreamProgram.plan
+
+    def by_rows(*arguments, **named):
+        chosen, sources = plan(*arguments, **named)
+        for candidate in (candidate for sink in chosen.sinks for candidate in sink):
+            if isinstance(candidate.node.work, Work):
+                candidate.node.work = replace(candidate.node.work, columns=None)
+        return chosen, sources
+
+    with tempfile.TemporaryDirectory() as root, mock.patch.object(StreamProgram, "plan", plan if by_columns else by_rows):
+        pipeline = Pipeline("p", root=root, engine=SAIL, parallelism=parallelism)
+        data = made(pipeline.source("rows", MemorySource([rows], schema=schema)).data_set(), steps)
+        try:
+            data.to_table("t")
+            pipeline.run_epoch()
+        except OperatorsError as error:
+            return f"{type(error).__name__}: {error.problem}"
+        return sorted(map(repr, pipeline.to_arrow("t").to_pylist()))
+
+
+@fresh_examples(5)
+@given(typed_rows(), STEPS, st.sampled_from([1, 2, 4]))
+def test_tables_are_the_same_by_columns_and_by_rows(schema_and_rows, steps, parallelism):
+    schema, rows = schema_and_rows
+    expected, found = (written(schema, rows, steps, parallelism, by_columns=way) for way in (False, True))
+    assert found == expected

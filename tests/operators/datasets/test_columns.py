@@ -62,19 +62,18 @@ def test_the_work_is_done_by_columns(make, parallelism, tmp_path, monkeypatch):
     assert ExecutionInFiles(plan, {source.name: given}, tmp_path).run()
 
 
-ARRAYS = {
-    kind: st.lists(values.filter(lambda value: value == value), min_size=1, max_size=5).map(  # noqa: PLR0124 - not of NaN
-        lambda some, kind=kind: column_of(some, kind, Place())
-    )
-    for kind, values in ((kind, DECIMALS[kind] if kind in DECIMALS else VALUES[str(kind)]) for kind in SIMPLE)
-}
+@st.composite
+def keys_by_type(draw):
+    kinds = draw(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3))
+    values = [DECIMALS[kind] if kind in DECIMALS else VALUES[str(kind)] for kind in kinds]
+    return kinds, draw(st.lists(st.tuples(*values), min_size=1, max_size=5))
 
 
 @fresh_examples(200)
-@given(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3), st.data(), st.integers(1, 97))
-def test_keys_are_in_the_parts_that_rows_are_in(kinds, data, parts):
-    arrays = [data.draw(ARRAYS[kind]) for kind in kinds]
-    arrays = [array.slice(0, min(map(len, arrays))) for array in arrays]
+@given(keys_by_type(), st.integers(1, 97))
+def test_keys_are_in_the_parts_that_rows_are_in(kinds_and_rows, parts):
+    kinds, rows = kinds_and_rows
+    arrays = [column_of(values, kind, Place()) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     keys = zip(*(values_of(array, kind, Place()) for array, kind in zip(arrays, kinds, strict=True)), strict=True)
     assert parts_of(arrays, parts).tolist() == [part_of(key, parts) for key in keys]
 

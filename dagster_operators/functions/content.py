@@ -2,8 +2,10 @@
 
 The digest covers the function's source (its syntax tree: no comments, no layout, no docstrings, no decorators), its defaults, and
 what it takes from outside: constants, and the helper functions and classes of its own package, followed in turn. What other
-packages define counts by name. Where there is no source, as of a lambda amid a statement, it is the bytecode with its names and
-constants. A callable object counts by its class and its attributes, a method by its object, a partial function by its arguments.
+packages define counts by name. Where there is no source, as of a lambda amid a statement, it is the bytecode.
+
+Stored state depends on these digests, so they stay as they were in earlier versions. :func:`exact_digest_of` covers more: names
+in bytecode, and a callable object by its class and attributes, a method by its object, a partial function by its arguments.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import pickle
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from typing_extensions import override
 
 from dagster_operators.graph.user_functions import UserFunction
 
@@ -46,7 +50,22 @@ def digest_of(*values: Any, follow: bool = True) -> str:
     >>> digest_of(double) == digest_of(double), digest_of(double) == digest_of(lambda x: x * 3)
     (True, False)
     """
-    reader = _Reader({home for value in values for home in _homes(value)}, follow)
+    return _digest(_Reader({_package(value) for value in values if isinstance(value, FunctionType | type)}, follow), values)
+
+
+def exact_digest_of(*values: Any) -> str:
+    """A digest of anything that can be called, and of plain values; another one for whatever may do something else.
+
+    Args:
+        values: What is digested.
+
+    >>> exact_digest_of(partial(max, 1)) == exact_digest_of(partial(max, 2))
+    False
+    """
+    return _digest(_ExactReader({home for value in values for home in _homes(value)}, follow=True), values)
+
+
+def _digest(reader: _Reader, values: Sequence[Any]) -> str:
     text = "\n".join(line for value in values for line in reader.described(value))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -105,15 +124,6 @@ class _Reader:
             yield from self._function(value)
         elif isinstance(value, type) and _package(value) in self.packages:
             yield from self._class(value)
-        elif isinstance(value, MethodType):
-            yield f"method of {type(value.__self__).__qualname__}"
-            yield from self.described((value.__func__, value.__self__))
-        elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | NoneType):
-            yield f"method {value.__name__}"
-            yield from self.described(value.__self__)
-        elif isinstance(value, _REDUCED):
-            yield f"{type(value).__qualname__}"
-            yield from self.described(value.__reduce__()[1:])
         elif isinstance(value, ModuleType) or hasattr(value, "__qualname__"):
             yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         else:
@@ -131,13 +141,8 @@ class _Reader:
                 yield from self.described(function.__globals__[name])
 
     def _bytecode(self, code: CodeType) -> Iterator[str]:
-        """The steps of a function without a source, with the names and constants that they mean by numbers."""
-        yield f"bytecode {code.co_code.hex()} {code.co_names}"
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                yield from self._bytecode(constant)
-            else:
-                yield from self.described(constant)
+        """The steps of a function without a source."""
+        yield f"bytecode {code.co_code.hex()} {_constants(code)}"
 
     def _class(self, kind: type) -> Iterator[str]:
         yield f"class {_source(kind) or kind.__qualname__}"
@@ -157,9 +162,45 @@ class _Reader:
         elif package in _PICKLED:
             yield hashlib.sha256(pickle.dumps(value, 5)).hexdigest()
         elif package in self.packages:
-            yield from self.described(type(value))
-            slots = [name for kind in type(value).__mro__ for name in _slots_of(kind) if hasattr(value, name)]
-            yield from self.described({**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}})
+            yield from self._attributes(value)
+
+    def _attributes(self, value: Any) -> Iterator[str]:
+        if hasattr(value, "__dict__"):
+            yield from self.described(dict(vars(value)))
+
+
+class _ExactReader(_Reader):
+    """Describes all that can be called by what it does."""
+
+    @override
+    def _thing(self, value: Any) -> Iterator[str]:
+        if isinstance(value, MethodType):
+            yield f"method of {type(value.__self__).__qualname__}"
+            yield from self.described((value.__func__, value.__self__))
+        elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | NoneType):
+            yield f"method {value.__name__}"
+            yield from self.described(value.__self__)
+        elif isinstance(value, _REDUCED):
+            yield f"{type(value).__qualname__}"
+            yield from self.described(value.__reduce__()[1:])
+        else:
+            yield from super()._thing(value)
+
+    @override
+    def _bytecode(self, code: CodeType) -> Iterator[str]:
+        """The steps of a function without a source, with the names and constants that they mean by numbers."""
+        yield f"bytecode {code.co_code.hex()} {code.co_names}"
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from self._bytecode(constant)
+            else:
+                yield from self.described(constant)
+
+    @override
+    def _attributes(self, value: Any) -> Iterator[str]:
+        yield from self.described(type(value))
+        slots = [name for kind in type(value).__mro__ for name in _slots_of(kind) if hasattr(value, name)]
+        yield from self.described({**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}})
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:
@@ -189,6 +230,17 @@ def _globals_of(code: CodeType) -> frozenset[str]:
     own = frozenset(str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return own.union(*map(_globals_of, inner))
+
+
+def _constants(code: CodeType) -> str:
+    """The constants of a function, sets in an order that is the same in every process."""
+    return f"[{', '.join(map(_constant, code.co_consts))}]"
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return repr(value.co_code.hex())
+    return repr(f"frozenset({{{', '.join(sorted(map(repr, value)))}}})" if isinstance(value, frozenset) else repr(value))
 
 
 _sources: WeakKeyDictionary[Callable[..., Any] | type, str | None] = WeakKeyDictionary()

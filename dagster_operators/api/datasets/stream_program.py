@@ -16,7 +16,7 @@ from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.types_of_fields import schema_of
 from dagster_operators.errors import PlanError
-from dagster_operators.functions.content import closed_over, digest_of
+from dagster_operators.functions.content import closed_over, exact_digest_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.datasets.data_sets import SINK, DataSetProgram
 from dagster_operators.operators.datasets.running.packed_rows import is_record
@@ -46,7 +46,9 @@ class StreamProgram(DataSetProgram):
         outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
         self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
         self.functions = tuple(dict.fromkeys(function for bag in known for function in _functions_of(bag)))
-        self.code = digest_of(*self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)))
+        self.code = exact_digest_of(
+            *self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand))
+        )
         self.streams = tuple(map(str, streams))
         self.columns = _columns(data_set)
         self.sides = {name: _columns(bag) for name, bag in sides.items()}
@@ -143,7 +145,7 @@ def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> s
     of = {
         "name": bag.shown, "fields": bag.fields, "declared": bag.declared, "parallelism": bag.own_parallelism,
         "forwarded": [(number, moves) for number in range(len(bag.inputs)) if (moves := bag.forwarding(number).moves)] or None,
-        "parameters": {name: digest_of(value) for name, value in bag.parameters.items()} or None,
+        "parameters": {name: exact_digest_of(value) for name, value in bag.parameters.items()} or None,
     }  # fmt: skip
     said = [f"{name}={value}" for name, value in of.items() if value is not None]
     return f"{known[bag]}: {operation.kind}({', '.join(reads + more)}) {', '.join([*shown, *said])}"
@@ -166,7 +168,7 @@ def _shown(value: Any, known: Mapping[Bag, int]) -> str:
     elif _is_own(value):
         name, parts = getattr(value, "__qualname__", name), _held(value)
     else:
-        name = "function" if callable(value) else f"{name} {digest_of(value)}"
+        name = "function" if callable(value) else f"{name} {exact_digest_of(value)}"
     return name if parts is None else f"{name}({', '.join(_shown(part, known) for part in parts)})"
 
 

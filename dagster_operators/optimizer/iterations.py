@@ -79,6 +79,7 @@ class DeltaIteration(Node):
         root: The edge out of the next workset.
         delta_root: The edge out of the changes of the solution set.
         updates_at_once: Whether changes come straight from a join with the solution set.
+        must_end: Whether rows that are left in the workset behind the last round are an error.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class DeltaIteration(Node):
         self.root: Edge | None = None
         self.delta_root: Edge | None = None
         self.updates_at_once = False
+        self.must_end = False
 
     @property
     @override

@@ -517,3 +517,9 @@ class DataSets(_message.Message):
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     program: _values_pb2.Code
     def __init__(self, program: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...
+
+class DataSetsWithState(_message.Message):
+    __slots__ = ("program",)
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    program: _values_pb2.Code
+    def __init__(self, program: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...

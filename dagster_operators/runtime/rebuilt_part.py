@@ -39,7 +39,9 @@ def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collectio
     if (not wanted and replaced and not operators) or wanted & replaced:
         raise PipelineError(
             "the rows of the table follow from what each epoch computes, not from what all of them have read together", **where,
-            table=min(wanted & replaced or replaced), remedy="run an epoch: it computes the table; and name others to rebuild",
+            table=min(wanted & replaced or replaced),
+            remedy="run an epoch: it computes the table; and name others to rebuild. If a data set before it keeps its solution "
+            "set, reset the sources to epoch 0 and restart their tables",
         )  # fmt: skip
     if unknown := sorted(wanted - ends):
         raise PipelineError(

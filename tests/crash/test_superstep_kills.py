@@ -99,7 +99,8 @@ def test_with_another_number_of_parts_it_begins_anew(kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_process_that_is_killed_again_and_again_comes_to_the_end(engine: str, tmp_path: Path) -> None:
     root = str(tmp_path / "root")
-    places = ["stage:superstep:2", "stage:superstep_taken_over", "stage:superstep_kept", "stage:superstep_ran:4"]
+    places = ["stage:superstep:2", "stage:superstep_taken_over", "stage:superstep:3", "stage:superstep_ran:4"]
+    places = places if engine == "sail" else places[-2:]
     calls = [f"build({root!r}, module.ENGINES[{engine!r}]).run_epoch()" for _ in places]
     run_and_kill(__name__, calls, places, tmp_path)
     seen(root)

@@ -13,7 +13,7 @@ from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
-from dagster_operators.operators.datasets.data_sets import DataSets
+from dagster_operators.operators.datasets.data_sets import DataSets, DataSetsWithState
 from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.operators.frontier.definition import Definition
@@ -95,6 +95,13 @@ def handed_on(capability, info):
 KEPT = {"seen": do.KeyedState("k string, n long", key="k"), "stash": do.frontier.StashState(), "told": do.frontier.NotifyState()}
 PAIRS = (("n", "count(*)"), ("most", "max(v)"))
 WINDOW = {"keys": ("k",), "event_time": "t"}
+
+
+def iterated(records):
+    loop = records.iterate_delta(records, 3, "k", keep=True)
+    return loop.close_with(loop.workset, loop.workset.map(doubled, schema="k string, v long"))
+
+
 RECORDS = DataSet(StreamInput(StreamRef("rows"), None), (), ("k", "v"))
 SAMPLES = [
     Source(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
@@ -197,5 +204,6 @@ SAMPLES = [
     WholeTable(name="a"),
     Upsert(name="a", keys=("k",)),
     DataSets(name="a", program=StreamProgram(RECORDS.map(doubled, schema="k string"), [StreamRef("rows")])),
+    DataSetsWithState(name="a", program=StreamProgram(iterated(RECORDS), [StreamRef("rows")])),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

@@ -72,6 +72,7 @@ OTHERS: Mapping[tuple[str, str], Any] = {
     ("to_changes", "max_deleted"): 0.5,
     ("transform", "function"): sorted,
     ("data_sets", "program"): StreamProgram(RECORDS.map(sorted, schema="k string"), [StreamRef("rows")]),
+    ("data_sets_with_state", "program"): StreamProgram(RECORDS.map(sorted, schema="k string"), [StreamRef("rows")]),
     **{(kind, "window"): window for kind, window in WINDOWS.items()},
 }
 """Another value of settings, where none can be made of what they are."""

@@ -9,10 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from dagster_operators.api.datasets.base import same_as
 from dagster_operators.api.datasets.calls.grouped import GroupedCalls
 from dagster_operators.api.datasets.grouping import GroupFunction
 from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
 from dagster_operators.api.datasets.keys import keys_of
+from dagster_operators.api.datasets.operations.kept import KeptSolution, kept_or_new
 from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
 from dagster_operators.optimizer.properties.fields import Field
 
@@ -95,8 +97,15 @@ class DataSet(GroupedCalls):
         """
         return Iterating(self, rounds)
 
-    def iterate_delta(self, workset: Self, rounds: int, *keys: Field) -> DeltaIterating[Self]:
+    def iterate_delta(self, workset: Self, rounds: int, *keys: Field, keep: bool = False) -> DeltaIterating[Self]:
         """This as a solution set, which changes by its key, beside a workset, which is made anew in each round.
+
+        Args:
+            workset: The first workset.
+            rounds: How many rounds there are at most.
+            keys: The key of the solution set.
+            keep: Whether the solution set behind an epoch is that of the next one, to which this adds the rows of new keys. A
+                row of a key that is there already is left out. Without a pipeline nothing is kept.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -105,7 +114,13 @@ class DataSet(GroupedCalls):
         >>> program.collect(loop.close_with(loop.workset, loop.workset.filter(lambda row: False)))
         [('a', 7), ('b', 4)]
         """
-        return DeltaIterating(self, workset, rounds, keys_of(keys, self.fields))
+        if not keep:
+            return DeltaIterating(self, workset, rounds, keys_of(keys, self.fields))
+        kept = type(self)(KeptSolution(), (), self.fields)
+        kept.typed_by = same_as(self)
+        both = kept.co_group(self).where(*keys).equal_to(*keys).with_function(kept_or_new)
+        solution = both.declaring_as(self.fields, same_as(self))
+        return DeltaIterating(solution, workset, rounds, keys_of(keys, self.fields), kept)
 
     def run_operation(self, operation: CustomUnaryOperation) -> DataSet:
         """The result of an operation that is made of others.

@@ -125,6 +125,7 @@ class DeltaIterating(_Aggregating, Generic[B]):
         workset: The first workset.
         most: How many rounds there are at most.
         keys: The key of the solution set.
+        kept: The solution set of the last epoch; None where each epoch begins with the first one.
 
     Attributes:
         solution_set: The solution set in a round, which may be joined and co-grouped on its key.
@@ -133,13 +134,14 @@ class DeltaIterating(_Aggregating, Generic[B]):
 
     _ends: ClassVar[str] = "go on from its workset and its solution_set, and end the iteration: close_with(...)"
 
-    def __init__(self, solution: B, workset: B, most: int, keys: Keys) -> None:
+    def __init__(self, solution: B, workset: B, most: int, keys: Keys, kept: B | None = None) -> None:
         super().__init__()
         if keys.function is not None:
             raise PipelineError("the key of a solution set is of fields", operator=solution.shown, remedy="name its fields")
         self._sources = (solution, workset)
         self._most = most
         self._keys = keys
+        self._kept = kept
         solution.row_type.require_keys(keys.fields)
         self.solution_set: B = _rows_of_round(solution)
         self.workset: B = _rows_of_round(workset)
@@ -181,7 +183,13 @@ class DeltaIterating(_Aggregating, Generic[B]):
                     "a solution set is joined or co-grouped on its key, and nothing else", operator=reader.shown,
                     remedy="join it by the fields of iterate_delta(...)",
                 )  # fmt: skip
-        operation = DeltaRounds(self._most, self._keys.fields, self.solution_set, self.workset, delta, workset, self.rounds)
+        if self._kept is not None and self.rounds.criterion is not None:
+            raise PipelineError(
+                "an iteration that keeps its solution set ends when its workset has no rows, and not before", operator=shown,
+                remedy="leave out the convergence criterion, or keep=True",
+            )  # fmt: skip
+        within = (self.solution_set, self.workset, delta, workset)
+        operation = DeltaRounds(self._most, self._keys.fields, *within, self.rounds, self._kept)
         return self._sources[0].derive(operation, self._sources[1], fields=self._sources[0].fields)
 
 

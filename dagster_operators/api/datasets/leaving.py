@@ -11,9 +11,9 @@ from dagster_operators.api.additions import undone
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.stream_input import StreamInput
-from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before
+from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before, iterations_that_keep
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.data_sets import DataSets
+from dagster_operators.operators.datasets.data_sets import DataSets, DataSetsWithState
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
@@ -36,6 +36,12 @@ def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = Mappin
                 "a data set that is computed of no stream cannot go back into a pipeline", operator=bag.shown,
                 remedy="begin with a stream: pipeline.source(...).data_set()",
             )  # fmt: skip
+    kept = iterations_that_keep(data_set, *sides.values())
+    if len(kept) > 1:
+        raise PipelineError(
+            f"{len(kept)} iterations of a program keep their solution sets", operator=kept[1].shown,
+            remedy="put each into a program of its own; the second one can read the table of the first",
+        )  # fmt: skip
     inputs = _inputs(data_set, *sides.values())
     first, *others = {id(operation.origin._dataflow): operation.origin for operation in inputs}.values()  # noqa: SLF001
     if others:
@@ -46,7 +52,11 @@ def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = Mappin
         )  # fmt: skip
     origins = {operation.stream: operation.origin for operation in inputs}
     stream: Stream = first._join(  # noqa: SLF001 - both are the fluent interface
-        DataSets, tuple(origins.values()), name, chain=True, program=StreamProgram(data_set, tuple(origins), sides)
+        DataSetsWithState if kept else DataSets,
+        tuple(origins.values()),
+        name,
+        chain=True,
+        program=StreamProgram(data_set, tuple(origins), sides),
     )
     return stream
 

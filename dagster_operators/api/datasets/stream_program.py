@@ -12,13 +12,15 @@ from typing import Any, ClassVar, Final
 from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, Operation, Translation, explicit_parallelism
+from dagster_operators.api.datasets.operations.kept import KEPT, KeptRows
+from dagster_operators.api.datasets.operations.rounds import DeltaRounds
 from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.types_of_fields import schema_of
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.content import closed_over, exact_digest_of
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.datasets.data_sets import SINK, DataSetProgram
+from dagster_operators.operators.datasets.data_sets import KEPT_SINK, SINK, DataSetProgram
 from dagster_operators.operators.datasets.running.packed_rows import is_record
 from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
@@ -42,6 +44,9 @@ class StreamProgram(DataSetProgram):
 
     def __init__(self, data_set: Bag, streams: Sequence[StreamRef], sides: Mapping[str, Bag] = MappingProxyType({})) -> None:
         self.data_sets = {SINK: data_set, **sides}
+        kept = iterations_that_keep(data_set, *sides.values())
+        if kept:
+            self.data_sets[KEPT_SINK] = kept[0]
         known = {bag: number for number, bag in enumerate(bags_before(*self.data_sets.values()))}
         outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
         self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
@@ -70,6 +75,11 @@ class StreamProgram(DataSetProgram):
         return [by_name[name] for name in self.streams]
 
     @property
+    def _inputs(self) -> list[StreamRef]:
+        """The streams, and behind them the kept solution set."""
+        return [*self._refs, KEPT] if KEPT_SINK in self._program else self._refs
+
+    @property
     @override
     def modules(self) -> tuple[str, ...]:
         places = (getattr(function, "__module__", None) or type(function).__module__ for function in self.functions)
@@ -87,12 +97,12 @@ class StreamProgram(DataSetProgram):
 
     @override
     def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
-        translation = Translation(parallelism, estimates=dict(zip(self._refs, estimates, strict=True)))
+        translation = Translation(parallelism, estimates=dict(zip(self._inputs, estimates, strict=True)))
         sinks = [
             Sink(name, translation.node(bag), parallelism=explicit_parallelism(bag) or parallelism)
             for name, bag in self._program.items()
         ]
-        sources = dict(_sources(sinks, self._refs))  # gives them names of their own, which the plan has
+        sources = dict(_sources(sinks, self._inputs))  # gives them names of their own, which the plan has
         return optimized(sinks, ExecutionMode.BATCH), sources
 
 
@@ -105,7 +115,7 @@ def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tu
     for number, node in enumerate(ordered(sinks)):
         if isinstance(node, Source):
             node.name = f"{node.name} {number}"
-            given: Any = node.work
+            given: Any = KEPT if isinstance(node.work, KeptRows) else node.work
             yield node.name, streams.index(given) if isinstance(given, StreamRef) else given
 
 
@@ -122,6 +132,12 @@ def bags_before(*data_sets: Bag) -> list[Bag]:
         waiting.pop()
         found[current] = None
     return list(found)
+
+
+def iterations_that_keep(*data_sets: Bag) -> list[Bag]:
+    """The iterations before some data sets that go on from their solution set of the last epoch."""
+    found = bags_before(*data_sets)
+    return [bag for bag in found if isinstance(bag.operation, DeltaRounds) and bag.operation.kept is not None]
 
 
 def _read_by(bag: Bag) -> list[Bag]:

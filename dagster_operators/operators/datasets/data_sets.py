@@ -20,7 +20,7 @@ from dagster_operators.operators.by_reference import ByReference
 from dagster_operators.operators.datasets.attempt import Attempt
 from dagster_operators.operators.datasets.plan_that_ran import drawn_of
 from dagster_operators.operators.engine_schema import empty, schema_of
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan
 from dagster_operators.types.schema import Schema
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 SINK: Final = "out"
 """The name of a program's sink whose rows are the operator's main output."""
+
+KEPT_SINK: Final = "kept solution set"
+"""The name of the sink whose rows are the solution set that the next epoch goes on from."""
+
+_SOLUTION: Final = "solution"
+"""The state table that it is in."""
 
 
 class DataSetProgram(ABC):
@@ -78,7 +84,7 @@ class DataSetProgram(ABC):
 
         Args:
             parallelism: The number of parts of operators that say nothing else.
-            estimates: How much there is of each stream.
+            estimates: How much there is of each stream, and behind them of the solution set that is kept.
         """
 
 
@@ -107,7 +113,10 @@ class DataSets(ByReference):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"program": list(self.program.outline), "code": self.program.code}
+        if self.is_given:
+            return {"program": list(self.program.outline), "code": self.program.code}
+        known = dict(self.reference.attributes)  # a plan is compared where its functions are not found any more, as a lambda
+        return {"program": list(known["outline"]), "code": known["code"]}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
@@ -135,6 +144,19 @@ class DataSets(ByReference):
         return DataSetWork(self)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataSetsWithState(DataSets):
+    """A program of data sets, an iteration of which goes on from its solution set of the last epoch."""
+
+    kind: ClassVar[str] = "data_sets_with_state"
+    stateless: ClassVar[bool] = False
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> DataSetWork:
+        """The same, with the solution set as state."""
+        return DataSetWorkWithState(self)
+
+
 def _everything(inputs: Sequence[StreamType]) -> frozenset[tuple[int, str]]:
     return frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
 
@@ -157,15 +179,28 @@ class DataSetWork(RelationalOperator[Mapping[str, str]]):
                 schema.to_arrow()  # workers are given the types
         texts = {name: schema.to_json() for name, schema in schemas.items()}
         frames = {name: empty(inputs[0].sparkSession, text) for name, text in texts.items()}
-        return Analysis(frames.pop(SINK), sides=frames, facts=texts)
+        states = {_SOLUTION: frames.pop(KEPT_SINK)} if self.states else {}
+        return Analysis(frames.pop(SINK), states, frames, facts=texts)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Mapping[str, str]]) -> Rows:
         program, name = self.logical.program, self.logical.name
         attempt = Attempt(program, name, context, analysed.facts)
-        plan, results = attempt.run(inputs)
+        state = context.state(name, _SOLUTION) if self.states else None
+        plan, results = attempt.run(inputs if state is None else [*inputs, state.read(lambda _: True)])
         if text := drawn_of(plan, results):
             context.plan_ran(name, text)
         for side in program.sides:
             context.put_out(name, side, partial(attempt.rows, results, side))
+        if state is not None:
+            state.drop(lambda _: True)
+            if (kept := attempt.rows(results, KEPT_SINK)) is not None:
+                state.append(kept)
         return attempt.rows(results, SINK)
+
+
+@dataclass(frozen=True)
+class DataSetWorkWithState(DataSetWork):
+    """A program at work, an iteration of which goes on from its solution set of the last epoch."""
+
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState(_SOLUTION),)

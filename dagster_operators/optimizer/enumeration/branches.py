@@ -45,6 +45,8 @@ class Branches:
             branches._add(node, entries)
             for branching in branches.open[node]:
                 branches.at_once[branching] = max(branches.at_once.get(branching, 1), len(branches.open[node]))
+        for start in entries.keys() - branches.open.keys():  # nobody reads it in its round
+            branches._add(start, entries)
         return branches
 
     def _add(self, node: Node, entries: Mapping[Node, Edge]) -> None:

@@ -41,6 +41,14 @@ def test_connected_components(parallelism):
     assert program.supersteps == {"components": 6}
 
 
+def test_a_solution_set_that_no_round_reads_may_come_of_the_rows_of_the_workset(parallelism):
+    program = LocalProgram(parallelism)
+    rows = program.rows([("a", 1), ("b", 2)])
+    loop = rows.map(lambda row: row).iterate_delta(rows, 5, 0)
+    result = loop.close_with(loop.workset.map(lambda row: (row[0], row[1] + 1)), loop.workset.filter(lambda row: False))
+    assert sorted(program.collect(result)) == [("a", 2), ("b", 3)]
+
+
 class Smaller(RichFunction):
     """The smaller component of a vertex; how many became smaller is added up."""
 

@@ -90,6 +90,7 @@ class DeltaRounds(Operation):
         delta: The changes of the solution set.
         end: The next workset.
         rounds: Its aggregators.
+        kept: The solution set of the last epoch; None where each epoch begins with the first one.
     """
 
     most: int
@@ -99,6 +100,7 @@ class DeltaRounds(Operation):
     delta: Bag
     end: Bag
     rounds: Rounds
+    kept: Bag | None = None
     kind: ClassVar[str] = "Workset Iteration"
 
     @property
@@ -108,7 +110,7 @@ class DeltaRounds(Operation):
 
     @override
     def types(self, operator: str, rows: Sequence[RowType]) -> Types:
-        solution, workset, delta, end = rows
+        solution, workset, delta, end, *_ = rows
         solution.require_keys(self.keys)
         united(workset, end, "an iteration", operator)
         return united(solution, delta, "a delta iteration", operator) or solution.types
@@ -117,6 +119,7 @@ class DeltaRounds(Operation):
     def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
         parallelism = translation.parallelism_of(data_set)
         loop = DeltaIteration(data_set.shown, *inputs, keys=self.keys, rounds=self.most, parallelism=parallelism)
+        loop.must_end = self.kept is not None
         loop.work = self.rounds
         within = translation.within(parallelism, {self.solution: loop.solution, self.workset: loop.start})
         return loop.close(within.node(self.delta), within.node(self.end))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.context import Accumulator, Rounds, add_up
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.running.exchange_files import Stored
@@ -106,6 +107,12 @@ class IterationRun:
             solution = None if self._solution is None else stored[self._solution]
             keep(BehindSuperstep(superstep, ends, previous, stored[self._start], solution))
             reached("superstep", superstep)
+        if isinstance(node, DeltaIteration) and node.must_end and stored[self._start].rows:
+            raise PipelineError(
+                f"the workset still has {stored[self._start].rows} rows behind {superstep} rounds: the next epoch would go on "
+                "from a solution set that is not the end of the iteration", operator=node.name,
+                remedy="give it more rounds: iterate_delta(workset, rounds, ..., keep=True)",
+            )  # fmt: skip
         return stored[self._start if self._solution is None else self._solution]
 
     @property

@@ -18,6 +18,7 @@ from dagster_operators.operators.datasets.columns.column_rows import RowLayout, 
 from dagster_operators.operators.datasets.columns.exact_sums import sums
 from dagster_operators.operators.datasets.columns.hashes import parts_of
 from dagster_operators.operators.datasets.running import fragment_task
+from dagster_operators.operators.datasets.running.fragment_task import run_part
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.optimizer.program import Source, ordered
 from tests.examples import fresh_examples
@@ -60,6 +61,19 @@ def test_the_work_is_done_by_columns(make, parallelism, tmp_path, monkeypatch):
     monkeypatch.setattr(fragment_task, "run_task", lambda *_, **__: pytest.fail("rows are worked on"))
     given = Given("k string, v long, t string", ROWS, by_columns=True)
     assert ExecutionInFiles(plan, {source.name: given}, tmp_path).run()
+
+
+def test_columns_become_rows_once_for_all_functions_that_read_them(tmp_path, monkeypatch):
+    program = LocalProgram()
+    rows = program.rows([], schema="k string, v long, t string")
+    plan = program.plan(rows.map(lambda row: row.v), rows.map(lambda row: row.k), rows.project("v"))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, Source))
+    given, made, count = Given("k string, v long, t string", ROWS, by_columns=True), RowLayout.rows, []
+    monkeypatch.setattr(RowLayout, "rows", lambda layout, batch: count.append(batch) or made(layout, batch))
+    execution = ExecutionInFiles(plan, {source.name: given}, tmp_path, lambda job: [run_part(job, *task) for task in job.tasks])
+    first, second, _ = execution.run().values()
+    assert (first, second) == ([1, 2**40, -1, 0], ["a", "b", "a", "c"])
+    assert sum(batch.num_columns == 3 for batch in count) == 2, "each of the two batches once"
 
 
 @st.composite

@@ -15,7 +15,7 @@ from dagster_operators.operators.datasets.columns.joined import JoinedFields
 from dagster_operators.operators.datasets.columns.sorting import is_comparable
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import ChunkWriter
-from dagster_operators.operators.datasets.running.fragments import JOINED, READ, FragmentStep, Outgoing
+from dagster_operators.operators.datasets.running.fragments import JOINED, READ, WRITE, FragmentStep, Outgoing
 from dagster_operators.optimizer.strategies import Ship
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row
             return None
     columns = [rows for rows in there if isinstance(rows, ColumnRows)]
     return work.run(columns, step.strategy) if len(columns) == len(there) else None
+
+
+def takes_columns(step: FragmentStep) -> bool:
+    """Whether a step does something with columns that come to it."""
+    return step.work.columns is not None or step.strategy.name in _OWN or step.strategy == WRITE
 
 
 def is_nothing(rows: Iterable[Row]) -> bool:

@@ -20,7 +20,14 @@ from dagster_operators.operators.datasets.context import (
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
-from dagster_operators.operators.datasets.running.by_columns import COLUMNS, ROWS, is_nothing, worked, write_columns
+from dagster_operators.operators.datasets.running.by_columns import (
+    COLUMNS,
+    ROWS,
+    is_nothing,
+    takes_columns,
+    worked,
+    write_columns,
+)
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ChunkWriter, ExchangeFolder, Stored
 from dagster_operators.operators.datasets.running.fragments import (
     JOINED,
@@ -166,6 +173,7 @@ class _Part:
         self._readers: Counter[int] = Counter(
             incoming.step for step in fragment.steps for incoming in step.inputs if incoming.step is not None
         )
+        self._lists: dict[int, list[Row]] = {}
         self._broadcasts: dict[int, list[Row]] = {}
         self._chained: dict[int, FragmentStep] = {}
 
@@ -197,7 +205,7 @@ class _Part:
         while steps[-1].number in self._chained:
             steps.append(self._chained[steps[-1].number])
         last = steps[-1]
-        inputs = [self._rows(incoming) for incoming in head.inputs]
+        inputs = [self._rows(incoming, head) for incoming in head.inputs]
         if head.strategy == WRITE:
             writer = self._job.sinks[head.name].open(self._job.folder, self._part)
             self._report.sinks[head.name] = writer(inputs[0])
@@ -231,10 +239,12 @@ class _Part:
             return rows.values()
         return chain.from_iterable(inputs)
 
-    def _rows(self, incoming: Incoming) -> Iterable[Row]:
+    def _rows(self, incoming: Incoming, step: FragmentStep) -> Iterable[Row]:
         rows: Iterable[Row]
         if incoming.step is not None:
             rows = self._results[incoming.step]
+            if isinstance(rows, ColumnRows) and self._readers[incoming.step] > 1 and not takes_columns(step):
+                rows = self._lists[incoming.step] = self._lists.get(incoming.step) or list(rows)  # made once for all of them
         elif (source := self._job.sources.get(incoming.stored or 0)) is not None:
             rows = source.rows(self._job.folder, self._part, self._fragment.parallelism)
         else:

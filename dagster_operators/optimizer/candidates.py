@@ -13,7 +13,7 @@ from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.program import SOLUTION_SET, Node
 from dagster_operators.optimizer.properties.distribution import Distribution, Partitioning, RequiredDistribution
 from dagster_operators.optimizer.properties.fields import Fields, in_order
-from dagster_operators.optimizer.properties.local_order import NO_ORDER, UNORDERED, LocalOrder, RequiredOrder
+from dagster_operators.optimizer.properties.local_order import UNORDERED, LocalOrder, RequiredOrder
 from dagster_operators.optimizer.properties.ordering import Ordering
 from dagster_operators.optimizer.strategies import DriverStrategy, Exchange, ExecutionMode, LocalStrategy, Ship, Temp
 
@@ -154,16 +154,6 @@ _EXCHANGES = {
 }
 
 
-class Feedback(Enum):
-    """Whether the rows that go round to the next round meet what was taken for granted of those of the first."""
-
-    NOT_READ = "not read"
-    PENDING = "pending"
-    PENDING_ORDER_MET = "pending, order met"
-    MET = "met"
-    NOT_MET = "not met"
-
-
 class Dammed(Enum):
     """Whether a candidate is among those before another one, and whether all its rows are there before the first is used."""
 
@@ -261,44 +251,6 @@ class Candidate:
         if any(before[id(channel.source)] is not Dammed.NOT_BEFORE for channel in self.broadcasts):
             return Dammed.DAMMED
         return Dammed.NOT_BEFORE if self.loop is None else self.loop.dammed_from(source)
-
-    def feedback(self, start: Candidate, distribution: Distribution, order: LocalOrder) -> Feedback:
-        """Whether rows with some properties could come in where a round begins, instead of those of the first round.
-
-        Args:
-            start: What the rows of the first round came in as.
-            distribution: How the rows of later rounds lie over the parts.
-            order: How they lie within each.
-        """
-        states: dict[int, Feedback] = {}
-        for candidate in self:
-            is_start = candidate is start
-            states[id(candidate)] = Feedback.PENDING if is_start else candidate._feedback(distribution, order, states)  # noqa: SLF001 - its own
-        return states[id(self)]
-
-    def _feedback(self, distribution: Distribution, order: LocalOrder, before: Mapping[int, Feedback]) -> Feedback:
-        read, all_met, order_met = False, True, True
-        for channel in self.inputs:
-            state = before[id(channel.source)]
-            if state is Feedback.NOT_MET:
-                return state
-            if state is Feedback.NOT_READ:
-                continue
-            read = True
-            if state is Feedback.MET or channel.ship.is_exchange:
-                continue
-            if channel.required is not None and not channel.required.is_met_by(distribution):
-                return Feedback.NOT_MET
-            all_met = False
-            if state is not Feedback.PENDING_ORDER_MET and not channel.local.dams:
-                if not (channel.required_order or NO_ORDER).is_met_by(order):
-                    return Feedback.NOT_MET
-                order_met = False
-        if not read:
-            return Feedback.NOT_READ
-        if all_met:
-            return Feedback.MET
-        return Feedback.PENDING_ORDER_MET if order_met else Feedback.PENDING
 
     def __iter__(self) -> Iterator[Candidate]:
         """This and all before it, each once, those first that are read; what is in an iteration is left out."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.optimizer.candidates import Candidate, Channel, Feedback, Loop, channel_for
+from dagster_operators.optimizer.candidates import Candidate, Channel, Loop, channel_for
+from dagster_operators.optimizer.enumeration.later_rounds import Lying, goes_on
 from dagster_operators.optimizer.iterations import BulkIteration, DeltaIteration
-from dagster_operators.optimizer.program import Node, Placeholder
+from dagster_operators.optimizer.program import Edge, Node, Placeholder
 from dagster_operators.optimizer.properties.distribution import ANYHOW, Distribution, RequiredDistribution
-from dagster_operators.optimizer.properties.local_order import UNORDERED, LocalOrder, RequiredOrder
+from dagster_operators.optimizer.properties.local_order import UNORDERED, RequiredOrder
 from dagster_operators.optimizer.strategies import BINARY_NO_OP, NO_DRIVER, NO_OP, Temp
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ def bulk_candidates(node: BulkIteration, enumeration: Enumeration) -> Iterator[C
     """The candidates of a bulk iteration."""
     (root,) = node.ends_of_round
     ends = [root] if node.criterion_root is None else [edge.source for edge in root.inputs]
-    for required, order, channel in enumeration.channels_for(node.inputs[0]):
-        if not ANYHOW.is_met_by(channel.distribution):  # each part would give all rows of the next round
-            continue
-        start = _begun(enumeration, node.start, channel, channel.distribution, channel.order)
+    for wanted, channel, begin in _beginnings(enumeration, node.inputs[0]):
+        start = _begun(enumeration, node.start, channel, begin)
         lasts, *criteria = enumeration.in_round(ends, [start])
-        for last in _going_round(enumeration, lasts, start, (required, order)):
+        for last in _going_round(enumeration, lasts, start, wanted, once=node.rounds == 1):
             for criterion in criteria[0] if criteria else [None]:
-                if criterion is not None and not enumeration.branches.agree(root, last, criterion):
+                if criterion is not None and not (
+                    enumeration.branches.agree(root, last, criterion) and (node.rounds == 1 or goes_on(start, [last, criterion]))
+                ):
                     continue
                 within = last.all_costs if criterion is None else last.all_costs + criterion.all_costs
                 candidate = Candidate(
@@ -37,6 +38,21 @@ def bulk_candidates(node: BulkIteration, enumeration: Enumeration) -> Iterator[C
                     loop=Loop(start, last, criterion=criterion),
                 )  # fmt: skip
                 yield enumeration.chosen(candidate.with_costs(within), [last, *([criterion] if criterion else [])])
+
+
+def _beginnings(
+    enumeration: Enumeration, edge: Edge
+) -> Iterator[tuple[tuple[RequiredDistribution, RequiredOrder], Channel, Lying]]:
+    """The ways in which the rows of the first round come in, with what is known of them: all, and once nothing."""
+    nothing = False
+    for required, order, channel in enumeration.channels_for(edge):
+        if not ANYHOW.is_met_by(channel.distribution):  # of copies each part would give all rows of the next round
+            continue
+        known = Lying(channel.distribution, channel.order)
+        yield (required, order), channel, known
+        if known != Lying() and not nothing and not channel.ship.is_exchange and not channel.local.dams:
+            nothing = True
+            yield (required, order), channel, Lying()
 
 
 def delta_candidates(node: DeltaIteration, enumeration: Enumeration) -> Iterator[Candidate]:
@@ -48,15 +64,17 @@ def delta_candidates(node: DeltaIteration, enumeration: Enumeration) -> Iterator
     for channel in enumeration.channels(node.inputs[0]):
         if (channel.distribution.partitioning, channel.distribution.fields) != (hashed.partitioning, hashed.fields):
             continue
-        for required, order, workset in enumeration.channels_for(node.inputs[1]):
-            if not ANYHOW.is_met_by(workset.distribution) or not enumeration.branches.agree(node, channel.source, workset.source):
+        for wanted, workset, begin in _beginnings(enumeration, node.inputs[1]):
+            if not enumeration.branches.agree(node, channel.source, workset.source):
                 continue
-            start = _begun(enumeration, node.start, workset, workset.distribution, workset.order)
-            solution = _begun(enumeration, node.solution, channel, hashed, UNORDERED)
+            start = _begun(enumeration, node.start, workset, begin)
+            solution = _begun(enumeration, node.solution, channel, Lying(hashed))
             deltas, worksets = enumeration.in_round([delta_node, workset_node], [start, solution])
-            for last in _going_round(enumeration, worksets, start, (required, order)):
+            for last in _going_round(enumeration, worksets, start, wanted, once=node.rounds == 1):
                 for delta in deltas:
-                    if not enumeration.branches.agree(joiner, delta, last):
+                    if not (
+                        enumeration.branches.agree(joiner, delta, last) and (node.rounds == 1 or goes_on(start, [last, delta]))
+                    ):
                         continue
                     changes, at_once = _taken_in(node, delta)
                     loop = Loop(start, last, solution, changes, at_once)
@@ -76,11 +94,11 @@ def _taken_in(node: DeltaIteration, delta: Candidate) -> tuple[Candidate, bool]:
     return replace(delta, inputs=(replace(channel, temp=Temp.PIPELINE_BREAKER),)), False
 
 
-def _begun(
-    enumeration: Enumeration, node: Placeholder, channel: Channel, distribution: Distribution, order: LocalOrder
-) -> Candidate:
+def _begun(enumeration: Enumeration, node: Placeholder, channel: Channel, begin: Lying) -> Candidate:
     """Where rows come into a round."""
-    candidate = Candidate(node, NO_DRIVER, (), node.parallelism, distribution=distribution, order=order, initial=channel)
+    candidate = Candidate(
+        node, NO_DRIVER, (), node.parallelism, distribution=begin.distribution, order=begin.order, initial=channel
+    )
     candidate.choices = enumeration.branches.choices(node, [channel.source])
     if node.is_branching:
         candidate.choices = {**candidate.choices, node: candidate}
@@ -88,7 +106,12 @@ def _begun(
 
 
 def _going_round(
-    enumeration: Enumeration, ends: Sequence[Candidate], start: Candidate, wanted: tuple[RequiredDistribution, RequiredOrder]
+    enumeration: Enumeration,
+    ends: Sequence[Candidate],
+    start: Candidate,
+    wanted: tuple[RequiredDistribution, RequiredOrder],
+    *,
+    once: bool,
 ) -> list[Candidate]:
     """The candidates of rows that go round with which later rounds can begin.
 
@@ -97,7 +120,7 @@ def _going_round(
     fitting: list[Candidate] = []
     rebuilt: list[Candidate] = []
     for end in ends:
-        if end.feedback(start, end.distribution, end.order) is not Feedback.NOT_MET:
+        if once or goes_on(start, [end]):
             fitting.append(end)
             continue
         name = f"Rebuild {start.node.kind.removeprefix('Bulk ')} Properties"
@@ -111,7 +134,6 @@ def _going_round(
         candidate = Candidate(
             node, NO_OP, (into,), end.parallelism, distribution=into.distribution, order=into.order, choices=dict(end.choices)
         ).with_costs()
-        changed = (candidate.distribution, candidate.order) != (end.distribution, end.order)
-        if changed and end.feedback(start, candidate.distribution, candidate.order) is not Feedback.NOT_MET:
+        if goes_on(start, [candidate]):
             rebuilt.append(candidate)
     return [*fitting, *rebuilt]

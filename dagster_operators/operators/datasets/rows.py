@@ -7,6 +7,8 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -30,7 +32,8 @@ WHOLE: Final = "*"
 _POSITION: Final = re.compile(r"f(\d+)")
 _NAMES: Final = "_names_of_row"
 """The attribute with the names of a row's fields; it must be no name of a field."""
-_PLAIN: Final = (tuple, str, bytes, int, float, type(None))
+_FIXED: Final = frozenset({str, bytes, int, float, bool, type(None), Decimal, date, datetime, time, timedelta})
+"""Types whose values nobody can change."""
 
 
 @lru_cache(256)
@@ -100,13 +103,28 @@ def value_of(row: Row, field: Field) -> Any:
 
 
 def snapshot(row: Row) -> Row:
-    """A row as it is now: a copy, where a function could change it later.
+    """A row as it is now: a copy, where a function could change it or a value within it later.
 
     >>> row = [1]
     >>> snapshot(row) is row, snapshot((1,)) == (1,)
     (False, True)
+    >>> row = (1, [2])
+    >>> kept = snapshot(row)
+    >>> row[1].append(3)
+    >>> kept
+    (1, [2])
     """
-    return row if isinstance(row, _PLAIN) else deepcopy(row)
+    kind = type(row)
+    if kind in _FIXED:
+        return row
+    if not isinstance(row, tuple):
+        return deepcopy(row)
+    if _FIXED.issuperset(map(type, row)):
+        return row
+    parts = tuple(map(snapshot, row))
+    if all(part is before for part, before in zip(parts, row, strict=True)):
+        return row
+    return parts if kind is tuple else row._make(parts) if hasattr(row, "_make") else deepcopy(row)
 
 
 def key_of(fields: Fields) -> Callable[[Row], Key]:

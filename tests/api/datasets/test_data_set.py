@@ -290,3 +290,21 @@ def test_several_results_read_one_data_set_once(parallelism):
 def test_every_case_of_flink_is_expected_somewhere(parallelism):
     texts = [file.read_text() for file in Path(__file__).parent.glob("test_*.py")]
     assert not [case for case in EXPECTED if not any(f'"{case}"' in text for text in texts)]
+
+
+APPENDS = {
+    "a list": ("array<int>", [1], lambda row: (row.t.append(9), row)[1], [1, 9, 9]),
+    "a list in a record": ("struct<x:array<int>>", ([1],), lambda row: (row.t[0].append(9), row)[1], ([1, 9, 9],)),
+    "a map": ("map<int,int>", {1: 1}, lambda row: (row.t.update({2: 2}), row)[1], {1: 1, 2: 2}),
+}
+
+
+@pytest.mark.parametrize("kind", APPENDS)
+def test_a_function_that_changes_a_value_within_its_row_changes_no_row_of_others(kind):
+    """Others read the same rows, in the same task too."""
+    ddl, value, append, changed = APPENDS[kind]
+    program = LocalProgram(1)
+    rows = program.rows([(value,)], schema=f"t {ddl}").filter(lambda _: True)
+    both = rows.map(append, schema=f"t {ddl}").map(append, schema=f"t {ddl}").union(rows).union(rows.filter(lambda _: True))
+    found = sorted((row[0] for row in program.collect(both)), key=str)
+    assert (found.count(value), found.count(changed), len(found)) == (2, 1, 3)

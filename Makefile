@@ -15,6 +15,8 @@ KILLS := 300
 HISTORIES := 10000
 SCHEDULES := 1000000
 CHANGES := 300
+FLINK := 200
+DATA_SETS := 5000
 SOAK_SECONDS := 3600
 export WORKERS := 2
 
@@ -62,12 +64,13 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
 
-soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, SCHEDULES of runs and CHANGES of programs at random, and every power cut; then random programs for SOAK_SECONDS
+soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, SCHEDULES of runs and CHANGES of programs at random, and every power cut; DATA_SETS programs of data sets, and FLINK of them beside Flink itself; then random programs for SOAK_SECONDS
 	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) DAGSTER_OPERATORS_SCHEDULES=$(SCHEDULES) \
 		DAGSTER_OPERATORS_CHANGES=$(CHANGES) DAGSTER_OPERATORS_DAMAGES=3 \
+		DAGSTER_OPERATORS_DATA_SETS=$(DATA_SETS) DAGSTER_OPERATORS_FLINK=$(FLINK) \
 		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
 		tests/crash/test_changes_kills.py tests/end_to_end/test_any_change.py tests/end_to_end/test_told_is_done.py tests/transactions/test_random_histories.py \
-		tests/transactions/test_power_cut.py --timeout 0 $(ARGS)
+		tests/transactions/test_power_cut.py tests/api/datasets/test_drawn_programs.py tests/soak/flink --timeout 0 $(ARGS)
 	$(WITH_ENGINE) $(PYTHON) -m tests.soak --seconds $(SOAK_SECONDS) --spark
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim

@@ -23,7 +23,11 @@ OWN_NAMES = {"Partition", "Sort-Partition", "Union", "Bulk Iteration", "Bulk Par
 
 def short(plan: OptimizedPlan) -> list[dict[str, Any]]:
     """A plan as Flink's are kept."""
-    nodes = nodes_of(plan)
+    return short_of(nodes_of(plan))
+
+
+def short_of(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A plan, in the form that Flink dumps, as Flink's are kept."""
     names: dict[int, str] = {}
     _collect(nodes, names)
     return [_node(node, names) for node in nodes]
@@ -31,7 +35,7 @@ def short(plan: OptimizedPlan) -> list[dict[str, Any]]:
 
 def _collect(nodes: Iterable[Mapping[str, Any]], names: dict[int, str]) -> None:
     for node in nodes:
-        names[node["id"]] = f"{node['contents']}#{node['id']}"
+        names[node["id"]] = f"{node['contents'].split(' at step(')[0]}#{node['id']}"
         _collect(node.get("step_function", ()), names)
 
 
@@ -39,7 +43,7 @@ def _node(node: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
     def named(key: str) -> dict[str, str]:
         return {one["name"]: one["value"] for one in node.get(key, ()) if one["value"] not in UNSET}
 
-    made = {"name": names[node["id"]], "kind": node["pact"], "parallelism": int(node["parallelism"])}
+    made = {"name": names[node["id"]], "kind": node.get("pact") or node["type"], "parallelism": int(node["parallelism"])}
     if "driver_strategy" in node:
         made["driver"] = node["driver_strategy"]
     keys = {"ship": "ship_strategy", "local": "local_strategy", "temp": "temp_mode"}

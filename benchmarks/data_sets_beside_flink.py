@@ -9,8 +9,9 @@ Maven Central, by mvn; ``FlinkDataSets.java`` is compiled beside them. Both have
 768 MB beside it that it sorts in. The seconds of Flink are those of the job, without the start of its cluster; its processor time
 has that in it.
 
-Learnt: of (a), most of our processor time goes to Arrow's hash of the keys, then to rows on their way from the engine into files
-(with checksums) and back. Of (b), to the lookup of ten million keys. Sums by column need no sort, while Flink's combiner sorts.
+Learnt: of five million rows of (a) in one process, 0.08 s of processor time go into files from the engine, 0.05 s out of them,
+and 0.28 s into Arrow's hash of keys and the sums; the exchange of the sums is 0.01 s. Of (b) it is 0.31 s for the exchange by
+key, and 0.8 s for the lookup.
 """
 
 from __future__ import annotations

@@ -300,10 +300,10 @@ APPENDS = {
 
 
 @pytest.mark.parametrize("kind", APPENDS)
-def test_a_function_that_changes_a_value_within_its_row_changes_no_row_of_others(kind):
+def test_a_function_that_changes_a_value_within_its_row_changes_no_row_of_others(parallelism, kind):
     """Others read the same rows, in the same task too."""
     ddl, value, append, changed = APPENDS[kind]
-    program = LocalProgram(1)
+    program = LocalProgram(parallelism)
     rows = program.rows([(value,)], schema=f"t {ddl}").filter(lambda _: True)
     both = rows.map(append, schema=f"t {ddl}").map(append, schema=f"t {ddl}").union(rows).union(rows.filter(lambda _: True))
     found = sorted((row[0] for row in program.collect(both)), key=str)

@@ -70,7 +70,7 @@ soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES
 		DAGSTER_OPERATORS_DATA_SETS=$(DATA_SETS) DAGSTER_OPERATORS_FLINK=$(FLINK) \
 		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
 		tests/crash/test_changes_kills.py tests/end_to_end/test_any_change.py tests/end_to_end/test_told_is_done.py tests/transactions/test_random_histories.py \
-		tests/transactions/test_power_cut.py tests/api/datasets/test_drawn_programs.py tests/soak/flink --timeout 0 $(ARGS)
+		tests/transactions/test_power_cut.py tests/api/datasets/drawn tests/soak/flink --timeout 0 $(ARGS)
 	$(WITH_ENGINE) $(PYTHON) -m tests.soak --seconds $(SOAK_SECONDS) --spark
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim

@@ -218,7 +218,7 @@ class Bag(Annotated):
         """
         if self.operation.is_union:
             raise PipelineError("a union has no parts of its own", operator=self.shown, remedy="say it of what reads the union")
-        if parallelism < 1:
+        if type(parallelism) is not int or parallelism < 1:
             raise PipelineError(f"{parallelism} is no number of parts", operator=self.shown, remedy="give it one at least")
         self.own_parallelism = parallelism
         return self

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import around, unkeyed
-from dagster_operators.api.datasets.grouping import WAYS, Way
+from dagster_operators.api.datasets.grouping import Way, direction_of
 from dagster_operators.api.datasets.joining import Keyed
 from dagster_operators.api.datasets.keys import KeyFunction, position
 from dagster_operators.api.datasets.operations.paired import CoGroups
@@ -77,7 +77,7 @@ class CoGrouping(Keyed[B]):
         return self._sort(1, self._second, field, order)
 
     def _sort(self, side: int, data_set: B, field: Field, order: Way) -> CoGrouping[B]:
-        part, known = Ordering(((position(field, data_set.fields), WAYS[order]),)), self._within[side]
+        part, known = Ordering(((position(field, data_set.fields), direction_of(order)),)), self._within[side]
         self._within[side] = part if known is None else known.then(part)
         return self
 

@@ -25,6 +25,22 @@ from dagster_operators.optimizer.properties.ordering import Direction, Ordering
 B = TypeVar("B", bound=Bag)
 Way: TypeAlias = Literal["ascending", "descending"]
 WAYS = {"ascending": Direction.ASCENDING, "descending": Direction.DESCENDING}
+
+
+def direction_of(order: str) -> Direction:
+    """The direction that an order is written as.
+
+    Raises:
+        PipelineError: There is no such order.
+
+    >>> direction_of("ascending")
+    <Direction.ASCENDING: 'ASC'>
+    """
+    if order not in WAYS:
+        raise PipelineError(f"there is no order {order!r}", remedy=f"use one of: {', '.join(WAYS)}")
+    return WAYS[order]
+
+
 GroupFunction: TypeAlias = Callable[[Iterable[Any]], Iterable[Any] | None]
 
 
@@ -90,8 +106,8 @@ class Grouping(OtherNames, Generic[B]):
                 )  # fmt: skip
             compute, group = key, self._keys.function or key
             both = Keys(("f0.f0",), lambda row: (group(row), compute(row)))  # the key in front of a row has both
-            return Grouping(self._data_set, both, Ordering((("f0.f1", WAYS[order]),)), self._partitioner)
-        part = Ordering(((position(key, self._data_set.fields), WAYS[order]),))
+            return Grouping(self._data_set, both, Ordering((("f0.f1", direction_of(order)),)), self._partitioner)
+        part = Ordering(((position(key, self._data_set.fields), direction_of(order)),))
         return Grouping(self._data_set, self._keys, self._within.then(part) if self._within else part, self._partitioner)
 
     def with_partitioner(self, partitioner: Callable[[Any, int], int]) -> Grouping[B]:
@@ -290,7 +306,7 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").sort_group("v").first(1))
         [Row(k='a', v=1), Row(k='b', v=3)]
         """
-        if count < 1:
+        if type(count) is not int or count < 1:
             raise PipelineError(f"the first {count} rows are none", operator=self._data_set.shown, remedy="ask for one at least")
 
         def take(rows: Iterable[Any]) -> Iterable[Any]:

@@ -84,7 +84,7 @@ class Iterating(_Aggregating, Generic[B]):
 
     def __init__(self, source: B, most: int) -> None:
         super().__init__()
-        if most < 1:
+        if type(most) is not int or most < 1:
             raise PipelineError(f"{most} rounds are none", operator=source.shown, remedy="let there be one at least")
         self._source = source
         self._most = most
@@ -177,7 +177,7 @@ class DeltaIterating(_Aggregating, Generic[B]):
             )
         for reader, side in _readers(self.solution_set, (delta, workset)):
             operation = reader.operation
-            keys = (operation.first, operation.second)[side] if isinstance(operation, Pairs | CoGroups) else None
+            keys = (operation.first, operation.second)[side] if side >= 0 and isinstance(operation, Pairs | CoGroups) else None
             if keys != self._keys.fields:
                 raise PipelineError(
                     "a solution set is joined or co-grouped on its key, and nothing else", operator=reader.shown,
@@ -216,4 +216,6 @@ def _reaches(end: Bag, start: Bag) -> bool:
 
 def _readers(source: Bag, ends: tuple[Bag, ...]) -> list[tuple[Bag, int]]:
     """Who reads a data set, and by which input."""
-    return [(reader, side) for reader in _all_before(ends) for side, read in enumerate(reader.inputs) if read is source]
+    before = _all_before(ends)
+    named = [(reader, -1) for reader in before if source in reader.broadcasts.values()]
+    return named + [(reader, side) for reader in before for side, read in enumerate(reader.inputs) if read is source]

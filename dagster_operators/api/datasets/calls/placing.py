@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 from dagster_operators.api.datasets.calls.utility import UtilityCalls
-from dagster_operators.api.datasets.grouping import WAYS, Way, with_key, without_key
+from dagster_operators.api.datasets.grouping import Way, direction_of, with_key, without_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of
 from dagster_operators.api.datasets.operations.placing import Placed, SortedInParts
 from dagster_operators.api.datasets.ranges import PartsOfRange, range_key
@@ -67,7 +67,7 @@ class PlacingCalls(UtilityCalls):
             raise PipelineError(
                 f"{len(key_fields.fields)} keys have {len(orders)} orders", remedy="give each key one, or none to all"
             )
-        ways = [WAYS[way] for way in orders or ["ascending"] * len(key_fields.fields)]
+        ways = [direction_of(way) for way in orders or ["ascending"] * len(key_fields.fields)]
         ordering = Ordering(tuple(zip(key_fields.fields, ways, strict=True)))
         if bounds is not None:
             self.row_type.require_keys(() if key_fields.function else key_fields.fields)
@@ -103,7 +103,7 @@ class PlacingCalls(UtilityCalls):
         [Row(k='b', v=1), Row(k='a', v=2)]
         """
         key_fields = keys_of([key], self.fields)
-        part, before = Ordering(((key_fields.fields[0], WAYS[order]),)), self.operation
+        part, before = Ordering(((key_fields.fields[0], direction_of(order)),)), self.operation
         if key_fields.function is None and isinstance(before, SortedInParts):
             return self._source.derive(SortedInParts(before.ordering.then(part)), fields=self.fields)
         source = with_key(self, key_fields)

@@ -1,0 +1,38 @@
+"""Misuse is refused where it is written, by errors that name what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.errors import PipelineError
+
+pytestmark = pytest.mark.in_process
+
+
+def solution_as_broadcast_set(rows):
+    loop = rows.iterate_delta(rows, 2, "k")
+    return loop.close_with(
+        loop.workset.map(tuple, schema="k string, v long").with_broadcast_set(loop.solution_set, "all"), loop.workset
+    )
+
+
+MISUSE = {
+    "a part of a row": (lambda rows: rows.first(1.5), "the first 1.5 rows are none"),
+    "a truth as a number of rows": (lambda rows: rows.group_by("k").first(count=True), "the first True rows are none"),
+    "a part of a part": (lambda rows: rows.map(tuple).set_parallelism(1.5), "1.5 is no number of parts"),
+    "a part of a round": (lambda rows: rows.iterate(1.5), "1.5 rounds are none"),
+    "another order of a part": (lambda rows: rows.sort_partition("k", "down"), "no order 'down'.*ascending, descending"),
+    "another order of ranges": (lambda rows: rows.partition_by_range("k", orders=["down"]), "no order 'down'"),
+    "another order of a group": (lambda rows: rows.group_by("k").sort_group("v", "down"), "no order 'down'"),
+    "another order of a co-group": (lambda rows: rows.co_group(rows).sort_first_group("v", "down"), "no order 'down'"),
+    "a solution set that is no input": (solution_as_broadcast_set, "joined or co-grouped on its key, and nothing else"),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSE)
+def test_misuse_is_refused(misuse):
+    call, problem = MISUSE[misuse]
+    rows = LocalProgram().rows([("a", 1)], schema="k string, v long")
+    with pytest.raises(PipelineError, match=problem):
+        call(rows)

@@ -22,6 +22,9 @@ SHRINKING: Final = 30.0
 TIMES: Final = int(os.environ.get("DAGSTER_OPERATORS_EXAMPLES", "1"))
 """How many times as many examples are tried: more than one is for a long search."""
 
+settings.register_profile("tests", deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+settings.load_profile("tests")  # on a loaded machine an example may take any time, and a slow draw is no failure
+
 
 def fresh_examples(count: int, *, shrinking: float = SHRINKING) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Have a test, which ``given`` made, try so many examples that nobody has chosen, besides those it names.

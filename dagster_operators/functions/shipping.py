@@ -104,6 +104,24 @@ def pickled_with(value: Any, modules: Sequence[str], name: str) -> bytes:
         return pickled(value, None, name)
 
 
+def can_be_sent(value: Any, modules: Sequence[str]) -> bool:
+    """Whether workers can be given a value with all that some modules define for it.
+
+    Args:
+        value: The value.
+        modules: The user's modules that it comes from.
+
+    >>> from threading import Lock
+    >>> can_be_sent([1, "a"], []), can_be_sent(Lock(), [])
+    (True, False)
+    """
+    try:
+        pickled_with(value, modules, "")
+    except PipelineError:
+        return False
+    return True
+
+
 @contextmanager
 def _by_value(module: str | None, pickler: Any) -> Iterator[None]:
     found = sys.modules.get(module or "")

@@ -22,6 +22,7 @@ class _Aggregating(OtherNames):
     def __init__(self) -> None:
         self._aggregators: dict[str, Aggregator] = {}
         self._criterion: tuple[str, Callable[[int, Any], bool]] | None = None
+        self._closed = False
 
     def register_aggregator(self, name: str, start: Any, combine: Callable[[Any, Any], Any] | None = None) -> None:
         """Let functions of a round add to a value: ``context.iteration.aggregators[name]``.
@@ -45,6 +46,7 @@ class _Aggregating(OtherNames):
         >>> program.collect(loop.close_with(loop.rows_of_round.map(Halved())))
         [1.0, 0.5]
         """
+        self._require_open()
         self._aggregators[name] = Aggregator(start, combine) if combine else Aggregator(start)
 
     def register_convergence_criterion(self, name: str, ends: Callable[[int, Any], bool]) -> None:
@@ -59,6 +61,7 @@ class _Aggregating(OtherNames):
         Traceback (most recent call last):
         dagster_operators.errors.PipelineError: there is no aggregator 'moved'. To do: register it before: ...
         """
+        self._require_open()
         if name not in self._aggregators:
             raise PipelineError(f"there is no aggregator {name!r}", remedy="register it before: register_aggregator(name, start)")
         self._criterion = (name, ends)
@@ -67,6 +70,13 @@ class _Aggregating(OtherNames):
     def rounds(self) -> Rounds:
         """The aggregators, and the criterion."""
         return Rounds(dict(self._aggregators), self._criterion)
+
+    def _require_open(self, operator: str | None = None) -> None:
+        if self._closed:
+            raise PipelineError(
+                "the iteration is closed already", operator=operator,
+                remedy="begin another one for another end: iterate(...) or iterate_delta(...)",
+            )  # fmt: skip
 
 
 class Iterating(_Aggregating, Generic[B]):
@@ -98,7 +108,7 @@ class Iterating(_Aggregating, Generic[B]):
             criterion: The iteration ends behind the round in which this data set has no rows.
 
         Raises:
-            PipelineError: The next round's rows are not made of the round's.
+            PipelineError: The next round's rows are not made of the round's, or the iteration is closed already.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -108,11 +118,13 @@ class Iterating(_Aggregating, Generic[B]):
         >>> program.collect(loop.close_with(doubled, small)), program.supersteps
         ([16, 480], {'Bulk Iteration': 4})
         """
+        self._require_open(self._source.shown)
         if not _reaches(end, self.rows_of_round):
             raise PipelineError(
                 "the rows of the next round are not made of those of the round", operator=self._source.shown,
                 remedy="begin the step with the iteration's rows_of_round",
             )  # fmt: skip
+        self._closed = True
         operation = BulkRounds(self._most, self.rows_of_round, end, criterion, self.rounds)
         return self._source.derive(operation, fields=end.fields)
 
@@ -154,7 +166,8 @@ class DeltaIterating(_Aggregating, Generic[B]):
             workset: The rows of the next round.
 
         Raises:
-            PipelineError: The next workset is not made of the workset, or the solution set is not joined on its key.
+            PipelineError: The next workset is not made of the workset, the solution set is not joined on its key, or the
+                iteration is closed already.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -169,6 +182,7 @@ class DeltaIterating(_Aggregating, Generic[B]):
         [(1, 0), (2, 1), (3, 2)]
         """
         shown = self._sources[0].shown
+        self._require_open(shown)
         if not _reaches(workset, self.workset):
             raise PipelineError(
                 "the next workset is not made of the workset",
@@ -188,6 +202,7 @@ class DeltaIterating(_Aggregating, Generic[B]):
                 "an iteration that keeps its solution set ends when its workset has no rows, and not before", operator=shown,
                 remedy="leave out the convergence criterion, or keep=True",
             )  # fmt: skip
+        self._closed = True
         within = (self.solution_set, self.workset, delta, workset)
         operation = DeltaRounds(self._most, self._keys.fields, *within, self.rounds, self._kept)
         return self._sources[0].derive(operation, self._sources[1], fields=self._sources[0].fields)

@@ -334,6 +334,9 @@ class Projecting(OtherNames, Generic[B]):
     def data_set(self) -> B:
         """The data set.
 
+        Raises:
+            PipelineError: No field was named.
+
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
         >>> users, sales = program.rows([(1, "ann")], "id", "name"), program.rows([(1, 9), (1, 5)], "user", "price")
@@ -341,6 +344,11 @@ class Projecting(OtherNames, Generic[B]):
         ('name', 'price')
         """
         fields = self._fields
+        if not fields:
+            raise PipelineError(
+                "a projection of no fields has rows without content", operator=self._sources[0].shown,
+                remedy="name fields: project_first(...), project_second(...)",
+            )  # fmt: skip
         forwards = [
             Forwarding(tuple((field, number) for number, (side, field) in enumerate(fields) if side == this)) for this in (0, 1)
         ]

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
+from threading import Lock
 from typing import NamedTuple
 
 import pytest
@@ -86,6 +88,20 @@ class Point(NamedTuple):
 class Colour(Enum):
     RED = 1
     BLUE = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A record that no row is, and that cannot be sent to workers: the property has a lock of its own."""
+
+    v: int
+
+    @cached_property
+    def lock(self):
+        return Lock()
+
+
+Measured.lock.lock = Lock()  # as Python 3.11 has it, and later ones do not
 
 
 @dataclass(frozen=True)

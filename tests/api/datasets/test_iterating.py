@@ -176,3 +176,22 @@ def test_rows_meet_the_result_of_an_iteration_that_reads_them(parallelism, way_o
         step = step.join(rows).where("*").equal_to("*").with_function(lambda first, _: first)
     result = READERS[way_of_reading](rows, loop.close_with(step))
     assert sorted(program.collect(result)) == list(range(6))
+
+
+def test_an_iteration_is_closed_once(parallelism):
+    program = LocalProgram(parallelism)
+    bulk = program.rows([1]).iterate(2)
+    bulk.close_with(bulk.rows_of_round.map(lambda value: value + 1))
+    pairs = program.rows([(1, 2)])
+    delta = pairs.iterate_delta(pairs, 2, 0)
+    changed = delta.workset.join(delta.solution_set).where(0).equal_to(0).with_function(lambda new, old: [], several=True)
+    delta.close_with(changed, changed)
+    again = [
+        lambda: bulk.close_with(bulk.rows_of_round),
+        lambda: bulk.register_aggregator("sum", 0),
+        lambda: bulk.register_convergence_criterion("sum", lambda superstep, value: True),
+        lambda: delta.close_with(changed, changed),
+    ]
+    for call in again:
+        with pytest.raises(PipelineError, match="closed already"):
+            call()

@@ -167,3 +167,10 @@ def test_joins_that_cannot_be_are_refused_where_they_are_written(parallelism, ca
     with pytest.raises(PipelineError, match=words) as met:
         call(*both(LocalProgram(parallelism)))
     assert met.value.remedy
+
+
+def test_a_projection_of_no_fields(parallelism):
+    left, right = both(LocalProgram(parallelism))
+    for pairs in (left.join(right).where(0).equal_to(0), left.cross(right)):
+        with pytest.raises(PipelineError, match="no fields"):
+            pairs.project_first().project_second().data_set()

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import OperatorsError, StageFailedError
-from dagster_operators.functions.shipping import pickled_with
+from dagster_operators.functions.shipping import can_be_sent, pickled_with
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder
 from dagster_operators.operators.datasets.running.files_of_streams import spilled
 from dagster_operators.operators.datasets.running.fragment_task import Job, Report, run_part
@@ -33,7 +33,8 @@ class EngineJobs:
 
     def __init__(self, session: SparkSession, modules: Sequence[str], name: str, records: Sequence[type] = ()) -> None:
         self._session = session
-        self._records = tuple(records)
+        # Those of a function's module that cannot be sent are in no rows: a function that made them could not be sent, either.
+        self._records = tuple(kind for kind in records if can_be_sent(kind, modules))
         self._modules = modules
         self._name = name
 

@@ -54,8 +54,8 @@ def round_of(rows: DataSet) -> DataSet:
     return loop.close_with(loop.rows_of_round.filter(bool))
 
 
-def delta_round_of(rows: DataSet, pairs: DataSet) -> DataSet:
-    loop = rows.iterate_delta(pairs, 2, "k")
+def delta_round_of(rows: DataSet, pairs: DataSet, *, keep: bool = False) -> DataSet:
+    loop = rows.iterate_delta(pairs, 2, "k", keep=keep)
     joined = loop.workset.join(loop.solution_set).where("k").equal_to("k")
     changes = joined.with_function(lambda _, row: row, schema=COLUMNS)
     return loop.close_with(changes, loop.workset.filter(bool))
@@ -139,6 +139,7 @@ CALLS = {
     "sort_partition": (lambda r, _: r.sort_partition("k").sort_partition("v", "descending"), SAME),
     "iterate": (lambda r, _: round_of(r), SAME),
     "iterate_delta": (delta_round_of, SAME),
+    "iterate_delta that keeps": (lambda r, p: delta_round_of(r, p, keep=True), SAME),
     "run_operation": (lambda r, _: r.run_operation(Doubled()), SAME),
     "partition_by_range with bounds": (lambda r, _: r.partition_by_range("v", bounds=[1]), SAME),
     "partition_by_range with bounds of two": (lambda r, _: r.partition_by_range("v", "k", bounds=[(1, "a")]), SAME),

@@ -10,7 +10,9 @@ in bytecode, and a callable object by its class and attributes, a method by its 
 
 from __future__ import annotations
 
+import array
 import ast
+import collections
 import datetime as dt
 import decimal
 import dis
@@ -23,10 +25,15 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from functools import lru_cache, partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
+from pathlib import PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, NoneType, SimpleNamespace
 from typing import Any
+from uuid import UUID
 from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
 
 from typing_extensions import override
 
@@ -36,6 +43,11 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 _CONTAINERS = (tuple, list, set, frozenset, dict)
 _SPOKEN = (dt.date, dt.time, dt.timedelta, decimal.Decimal, enum.Enum, re.Pattern, range)
 _REDUCED = (partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_VALUES = (
+    UUID, Fraction, PurePath, ZoneInfo, bytearray, array.array, collections.deque, slice, SimpleNamespace
+)  # fmt: skip
+_STARRED = 0x0C
+"""The flags of a function that takes any arguments, by position or by name."""
 _PICKLED = frozenset({"numpy", "pandas", "pyarrow"})
 
 
@@ -138,7 +150,10 @@ class _Reader:
         for name in sorted(_globals_of(function.__code__)) if self.follow else ():
             if name in function.__globals__:
                 yield f"takes {name}"
-                yield from self.described(function.__globals__[name])
+                yield from self._global(function, name)
+
+    def _global(self, function: FunctionType, name: str) -> Iterator[str]:
+        yield from self.described(function.__globals__[name])
 
     def _bytecode(self, code: CodeType) -> Iterator[str]:
         """The steps of a function without a source."""
@@ -172,9 +187,15 @@ class _Reader:
 class _ExactReader(_Reader):
     """Describes all that can be called by what it does."""
 
+    def __init__(self, packages: set[str], follow: bool) -> None:  # noqa: FBT001
+        super().__init__(packages, follow)
+        self._alive: list[Any] = []
+
     @override
     def _thing(self, value: Any) -> Iterator[str]:
-        if isinstance(value, MethodType):
+        if isinstance(value, UserFunction):
+            yield from super()._thing(value)
+        elif isinstance(value, MethodType):
             yield f"method of {type(value.__self__).__qualname__}"
             yield from self.described((value.__func__, value.__self__))
         elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | NoneType):
@@ -182,14 +203,42 @@ class _ExactReader(_Reader):
             yield from self.described(value.__self__)
         elif isinstance(value, _REDUCED):
             yield f"{type(value).__qualname__}"
-            yield from self.described(value.__reduce__()[1:])
+            yield from self._reduced(value)
+        elif isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, MappingProxyType):
+            yield from self.described(dict(value))
+        elif isinstance(value, _VALUES):
+            yield type(value).__qualname__
+            yield from self._reduced(value)
+        elif is_dataclass(value) and not isinstance(value, type) and _package(type(value)) not in self.packages:
+            yield type(value).__qualname__
+            yield from self.described([getattr(value, field.name) for field in fields(value)])
         else:
             yield from super()._thing(value)
+
+    def _reduced(self, value: Any) -> Iterator[str]:
+        """A value by that of which a copy of it is made."""
+        made = value.__reduce_ex__(2)
+        parts = made if isinstance(made, str) else [list(part) if isinstance(part, Iterator) else part for part in made]
+        self._alive.append(parts)  # values are known by their identities, which must not be given to others
+        yield from self.described(parts)
+
+    @override
+    def _global(self, function: FunctionType, name: str) -> Iterator[str]:
+        """A global by its content; of a module of these packages the attributes that are named beside it."""
+        value = function.__globals__[name]
+        yield from self.described(value)
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in self.packages:
+            for attribute in sorted(_names_in(function.__code__) & vars(value).keys()):
+                yield f"takes {name}.{attribute}"
+                yield from self.described(vars(value)[attribute])
 
     @override
     def _bytecode(self, code: CodeType) -> Iterator[str]:
         """The steps of a function without a source, with the names and constants that they mean by numbers."""
-        yield f"bytecode {code.co_code.hex()} {code.co_names}"
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _STARRED)
+        yield f"bytecode {code.co_code.hex()} {code.co_names} {counts}"
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self._bytecode(constant)
@@ -230,6 +279,13 @@ def _globals_of(code: CodeType) -> frozenset[str]:
     own = frozenset(str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return own.union(*map(_globals_of, inner))
+
+
+@lru_cache(1024)
+def _names_in(code: CodeType) -> frozenset[str]:
+    """The names of globals and attributes in a function, and in those within it."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return frozenset(code.co_names).union(*map(_names_in, inner))
 
 
 def _constants(code: CodeType) -> str:

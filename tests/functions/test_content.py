@@ -7,12 +7,18 @@ import importlib.util
 import os
 import subprocess
 import sys
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from operator import attrgetter, itemgetter
-from pathlib import Path
-from types import ModuleType
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -135,6 +141,16 @@ def test_values_count() -> None:
     assert len({digest_of(closing_over(object())) for _ in range(3)}) == 1
 
 
+@dataclass
+class Recorded:
+    """A record of a package that no function comes from."""
+
+    number: int
+
+
+Recorded.__module__ = "elsewhere.records"
+
+
 class Adding:
     """A callable object."""
 
@@ -162,6 +178,10 @@ def added(row: int, number: int) -> int:
     return row + number
 
 
+def holding(value: Any) -> Callable[[Any], Any]:
+    return lambda row: (row, value)
+
+
 DIFFERENT: dict[str, Callable[[], tuple[Any, Any]]] = {
     "the attributes of an object": lambda: (Adding(1), Adding(2)),
     "the attributes of an object with slots": lambda: (Slotted(1), Slotted(2)),
@@ -175,6 +195,19 @@ DIFFERENT: dict[str, Callable[[], tuple[Any, Any]]] = {
     "the text of a text's method": lambda: ("-".join, "+".join),
     "the dictionary of a dictionary's method": lambda: ({1: 2}.get, {1: 3}.get),
     "a function of Python's": lambda: (max, min),
+    "the names of a called method": lambda: (methodcaller("split", sep=","), methodcaller("split", sep=";")),
+    "a called method": lambda: (methodcaller("split", sep=","), methodcaller("rsplit", sep=",")),
+    "a fraction": lambda: (holding(Fraction(1, 2)), holding(Fraction(1, 3))),
+    "an identifier": lambda: (holding(UUID(int=1)), holding(UUID(int=2))),
+    "a path": lambda: (holding(PurePosixPath("a")), holding(PurePosixPath("b"))),
+    "a time zone": lambda: (holding(ZoneInfo("UTC")), holding(ZoneInfo("Europe/Berlin"))),
+    "some bytes": lambda: (holding(bytearray(b"a")), holding(bytearray(b"b"))),
+    "an array": lambda: (holding(array("q", [1])), holding(array("q", [2]))),
+    "a queue": lambda: (holding(deque([1])), holding(deque([2]))),
+    "a slice": lambda: (holding(slice(1)), holding(slice(2))),
+    "a namespace": lambda: (holding(SimpleNamespace(a=1)), holding(SimpleNamespace(a=2))),
+    "a view of a dictionary": lambda: (holding(MappingProxyType({1: 2})), holding(MappingProxyType({1: 3}))),
+    "a record of another package": lambda: (holding(Recorded(1)), holding(Recorded(2))),
 }
 """What is called, and changes what is done, though no syntax of a function does."""
 
@@ -210,6 +243,9 @@ f = Adding()
         ("lambda row: row in {'a', 'b'}", "lambda row: row in {'a', 'c'}"),
         ("lambda row: max(row)", "lambda row: min(row)"),
         ("lambda row: 1", "lambda row: 1.0"),
+        ("lambda row: row", "lambda *row: row"),
+        ("lambda row: row", "lambda **row: row"),
+        ("lambda row: row", "lambda *, row: row"),
     ],
 )
 def test_a_function_without_a_source_is_known_by_its_names_and_constants(before: str, after: str) -> None:
@@ -234,6 +270,22 @@ def test_so_it_is_in_every_process(digest: str) -> None:
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+def test_a_function_of_a_module_that_is_named(tmp_path: Path) -> None:
+    """A helper is followed where it is an attribute of its module, too; other attributes change nothing."""
+    helpers = "def scale(x):\n    return x * 2\ndef other(x):\n    return x\n"
+    calling = "import sys\nhelpers = sys.modules['mine.helpers']\ndef f(x):\n    return [helpers.scale(y) for y in x]\n"
+    found = []
+    for number, text in enumerate((helpers, helpers.replace("* 2", "* 3"), helpers.replace("return x\n", "return -x\n"))):
+        (tmp_path / str(number)).mkdir()
+        sys.modules["mine.helpers"] = module(tmp_path / str(number), text, "mine.helpers")
+        try:
+            found.append(exact_digest_of(module(tmp_path / str(number), calling, "mine").f))
+        finally:
+            del sys.modules["mine.helpers"]
+    assert found[0] != found[1]
+    assert found[0] == found[2]
 
 
 def test_digests_are_those_of_earlier_versions(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,6 +73,20 @@ def typed_rows(draw: Any, most: int = 12) -> tuple[str, list[Row]]:
     return ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds)), rows
 
 
+@st.composite
+def many_rows(draw: Any) -> tuple[str, list[Row]]:
+    """Rows with many different values, of which groups of some fields are large and those of others small."""
+    kinds = draw(st.lists(st.sampled_from(["long", "string", "int", "date"]), min_size=2, max_size=4))
+    drawn = random.Random(draw(st.integers(0, 2**32)))  # noqa: S311 - no secret; each value by itself would be slow to draw
+    sizes = [draw(st.sampled_from([5, 30, 900])) for _ in kinds]
+    of: dict[str, Callable[[int], Any]] = {"string": "v{}".format, "date": lambda number: _DAY + dt.timedelta(number)}
+    rows = [
+        tuple(of.get(kind, int)(drawn.randrange(size)) for kind, size in zip(kinds, sizes, strict=True))
+        for _ in range(drawn.randrange(150))
+    ]
+    return ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds)), rows
+
+
 class Choices:
     """Choices by numbers that were drawn, so that smaller examples are found; without numbers the first choice.
 
@@ -111,6 +126,11 @@ def _joined(data: DataSet, choose: Choices) -> DataSet:
     return pairs.project_first(*choose.fields(data)).project_second(*choose.fields(data)).data_set()
 
 
+def listed(rows: Iterable[Row]) -> list[Any]:
+    """A group in one row: where a group is apart, there are several."""
+    return [tuple(map(repr, rows))]
+
+
 CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "project": lambda data, choose: data.project(*choose.fields(data, 3)),
     "distinct": lambda data, choose: data.distinct(*choose.fields(data)),
@@ -123,6 +143,7 @@ CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "rebalance": lambda data, choose: data.rebalance().set_parallelism(choose.of(1, 2, 3)),
     "sort": lambda data, choose: data.sort_partition(choose.of(*choose.fields(data)), choose.of("ascending", "descending")),
     "rows": lambda data, choose: data.filter(lambda _: True),
+    "groups": lambda data, choose: data.group_by(*choose.fields(data)).reduce_group(listed),
 }
 STEPS = st.lists(
     st.tuples(st.sampled_from(list(CALLS)), st.lists(st.integers(0, 11), min_size=8, max_size=8)), min_size=1, max_size=3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from pathlib import Path
 
@@ -11,18 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import SchemaError, StorageError
 from dagster_operators.operators.datasets.arrow_columns import Place, column_of
 from dagster_operators.operators.datasets.arrow_values import values_of
-from dagster_operators.operators.datasets.columns.column_rows import RowLayout, content_of, holds_batches, rows_within
+from dagster_operators.operators.datasets.columns import column_rows, groups, joined
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, content_of, holds_batches, rows_within
+from dagster_operators.operators.datasets.columns.column_work import HandedOn
 from dagster_operators.operators.datasets.columns.exact_sums import sums
 from dagster_operators.operators.datasets.columns.hashes import parts_of
-from dagster_operators.operators.datasets.running import fragment_task
+from dagster_operators.operators.datasets.running import by_columns, fragment_task
 from dagster_operators.operators.datasets.running.fragment_task import run_part
+from dagster_operators.operators.datasets.running.fragments import WRITE
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.optimizer.program import Source, ordered
 from tests.examples import fresh_examples
-from tests.operators.datasets.columns_drawn import STEPS, Given, results, typed_rows
+from tests.operators.datasets.columns_drawn import STEPS, Given, many_rows, results, typed_rows
 from tests.operators.datasets.in_files import ExecutionInFiles
 from tests.operators.datasets.test_arrow_rows import DECIMALS, SIMPLE, VALUES
 
@@ -34,6 +38,77 @@ def test_columns_give_what_rows_give(schema_and_rows, steps, parallelism):
     with tempfile.TemporaryDirectory() as folder:
         expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
     assert found == expected
+
+
+@fresh_examples(60)
+@given(many_rows(), STEPS, st.sampled_from([1, 2, 4]))
+def test_so_they_do_of_many_groups_in_several_blocks(schema_and_rows, steps, parallelism):
+    schema, rows = schema_and_rows
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        expected = results(schema, rows, steps, parallelism, Path(folder), by_columns=False)
+        for module in (groups, joined):
+            patch.setattr(module, "_ROWS_OF_BLOCK", 30)
+        patch.setattr(by_columns, "_ROWS_OF_CHUNK", 25)
+        patch.setattr(column_rows, "_LARGE_TABLE", 400)
+        found = results(schema, rows, steps, parallelism, Path(folder), by_columns=True)
+    assert found == expected
+
+
+def counted(rows):
+    listed = list(rows)
+    return [(listed[0].k, sum(row.v for row in listed), len(listed))]
+
+
+COUNTED = "k string, n long, groups long"
+ROLLED_UP = {
+    "sums of sums": lambda rows: (
+        rows.partition_by_hash("k").group_by("k", "l", "v").sum("m").group_by("k", "l").sum("m").group_by("k")
+    ),
+    "sorted and distinct": lambda rows: (
+        rows.partition_by_hash("k").sort_partition("k").sort_partition("l").distinct("k", "l").group_by("k")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("roll_up", ROLLED_UP.values(), ids=ROLLED_UP)
+def test_groups_stay_in_the_order_that_the_next_operator_counts_on(roll_up, parallelism, tmp_path):
+    schema, drawn = "k string, l string, m long, v long", random.Random(3)  # noqa: S311 - no secret
+    given = [(f"k{drawn.randrange(30)}", f"l{drawn.randrange(30)}", drawn.randrange(900), 1) for _ in range(600)]
+    program = LocalProgram(parallelism)
+    plan = program.plan(roll_up(program.rows([], schema=schema)).reduce_group(counted, schema=COUNTED))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, Source))
+    (found,) = ExecutionInFiles(plan, {source.name: Given(schema, given, by_columns=True, of_batch=100)}, tmp_path).run().values()
+    assert len(found) == len({row[0] for row in found}) == len({row[0] for row in given})
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("made", [
+    lambda rows: rows.project("k", "v"),
+    lambda rows: rows.join(rows).where("k").equal_to("k").project_first("k").project_second("v").data_set(),
+])  # fmt: skip
+def test_a_null_that_is_declared_not_to_be_there(made, by_columns, tmp_path):
+    program = LocalProgram()
+    plan = program.plan(made(program.rows([], schema="k string, v long")).declaring("k string, v long not null"))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, Source))
+    given = Given("k string, v long", [("a", 1), ("b", None)], by_columns=by_columns)
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        ExecutionInFiles(plan, {source.name: given}, tmp_path).run()
+
+
+def test_what_is_too_large_for_columns_is_left_to_rows():
+    class TooLarge(HandedOn):
+        def work(self, inputs, result, strategy):
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    rows = ColumnRows.of(RowLayout((pa.int64(),), None), pa.table({"0": [1]}))
+    assert TooLarge().run([rows], WRITE) is None
+
+
+def test_tables_of_wide_rows_have_fewer(monkeypatch):
+    monkeypatch.setattr(column_rows, "_LARGE_TABLE", 20)
+    several = ColumnRows.of(RowLayout((pa.int64(),), None), pa.table({"0": pa.chunked_array([[1], [2], [3], [4]])}))
+    assert [table.num_rows for table in several.tables(100)] == [2, 2]
 
 
 PROGRAMS = {

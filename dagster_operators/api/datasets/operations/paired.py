@@ -69,7 +69,7 @@ class Pairs(Operation):
         function = data_set.function(self.function, several=self.several)
         work = Work(
             function, keys=self.first, second_keys=self.second, several=self.several, keeps_first=keeps[0], keeps_second=keeps[1],
-            columns=None if any(keeps) else self._columns(data_set),
+            columns=None if any(keeps) or data_set.declared is not None else self._columns(data_set),
         )  # fmt: skip
         forwarding = self.forwards or (data_set.forwarding(0), data_set.forwarding(1))
         return Node(

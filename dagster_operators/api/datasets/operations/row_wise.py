@@ -123,7 +123,8 @@ class Projected(_OneInput):
 
     @override
     def work(self, data_set: Bag) -> Work:
-        by_columns = PickedFields(places, data_set.fields) if (places := positions(self.positions)) is not None else None
+        places = None if data_set.declared is not None else positions(self.positions)  # each row is held to what is declared
+        by_columns = None if places is None else PickedFields(places, data_set.fields)
         return Work(data_set.function(lambda row: tuple(row[field] for field in self.positions)), columns=by_columns)
 
 

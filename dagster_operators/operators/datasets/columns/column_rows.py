@@ -24,6 +24,8 @@ _MARK: Final = b"\xff\xff\xff\xff"
 """The first bytes of a stream of Arrow batches; pickled rows begin with others."""
 _LARGEST: Final = 2**31 - 1
 """The most bytes of a column whose values have different sizes: Arrow counts them with 32 bits."""
+_LARGE_TABLE: Final = 2**28
+"""The most bytes of a table that several batches are joined to."""
 
 
 @dataclass(frozen=True)
@@ -127,18 +129,24 @@ class ColumnRows:
     def tables(self, rows: int) -> Iterator[pa.Table]:
         """The batches, of which several are joined to tables of about so many rows, whatever order the rows are to be in.
 
+        Tables of wide rows have fewer: about as many as are in 256 MB.
+
         >>> several = ColumnRows.of(RowLayout((pa.int64(),), None), pa.table({"0": pa.chunked_array([[1], [2], [3]])}))
         >>> [table.num_rows for table in several.tables(2)]
         [2, 1]
         """
         waiting: list[pa.RecordBatch] = []
-        count = 0
+        count = size = 0
         for batch in self._batches():
+            if waiting and size + batch.nbytes > _LARGE_TABLE:
+                yield pa.Table.from_batches(waiting, self.layout.schema)
+                waiting, count, size = [], 0, 0
             waiting.append(batch)
             count += batch.num_rows
+            size += batch.nbytes
             if count >= rows:
                 yield pa.Table.from_batches(waiting, self.layout.schema)
-                waiting, count = [], 0
+                waiting, count, size = [], 0, 0
         if waiting:
             yield pa.Table.from_batches(waiting, self.layout.schema)
 

@@ -53,9 +53,14 @@ class ColumnWork(ABC):
         """
 
     def run(self, inputs: Sequence[ColumnRows], strategy: DriverStrategy) -> ColumnRows | None:
-        """The rows that come out; None where types or values are such that only rows can be worked on."""
+        """The rows that come out; None where types, values or sizes are such that only rows can be worked on."""
+        import pyarrow as pa
+
         result = self.result([rows.layout for rows in inputs])
-        return None if result is None else self.work(inputs, result, strategy)
+        try:
+            return None if result is None else self.work(inputs, result, strategy)
+        except (pa.ArrowInvalid, pa.ArrowCapacityError):  # a column of more than 2 GB: Arrow moves none
+            return None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from dagster_operators.optimizer.strategies import DriverStrategy
 _ROWS_OF_BLOCK: Final = 1 << 20
 _PLACE: Final = "place"
 """The column with the positions of rows."""
+_FIRST: Final = "first"
+"""The column with the place of a group's first row."""
 _ALL: Final = "all"
 """The key of operators that have none."""
 
@@ -182,4 +184,7 @@ def _grouped(keys: Mapping[str, Any], columns: Mapping[str, Any], aggregates: Se
         aggregates: The name of each column with the aggregate.
     """
     given = pa.table({**keys, **columns})
-    return given.group_by(list(keys), use_threads=False).aggregate(list(aggregates))
+    given = given.append_column(_FIRST, pa.array(np.arange(given.num_rows)))
+    grouped = given.group_by(list(keys), use_threads=False).aggregate([*aggregates, (_FIRST, "min")])
+    # Arrow numbers groups in an order of its own.
+    return grouped.take(pc.sort_indices(grouped.column(f"{_FIRST}_min"))).drop_columns([f"{_FIRST}_min"])

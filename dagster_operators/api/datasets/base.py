@@ -43,6 +43,11 @@ class Operation(ABC):
         """The data sets at the end of a round, of an iteration."""
         return ()
 
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """The settings with other values of which it gives the same rows, or fails."""
+        return frozenset()
+
     def types(self, operator: str, rows: Sequence[RowType]) -> Types:
         """The types of the result's fields, as far as they follow from those that it reads; None where they do not.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.additions import undone
 from dagster_operators.api.datasets.base import Bag
+from dagster_operators.api.datasets.operations.rounds import RowsOfRound
 from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before, iterations_that_keep
@@ -31,6 +32,11 @@ def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = Mappin
         PipelineError: One of them is computed of no stream, or they are computed of streams of several pipelines.
     """
     for bag in (data_set, *sides.values()):
+        if not _inputs(bag) and any(isinstance(before.operation, RowsOfRound) for before in bags_before(bag)):
+            raise PipelineError(
+                "the rows of a round leave no iteration", operator=bag.shown,
+                remedy="close the iteration, and go on from its result: loop.close_with(...)",
+            )  # fmt: skip
         if not _inputs(bag):
             raise PipelineError(
                 "a data set that is computed of no stream cannot go back into a pipeline", operator=bag.shown,

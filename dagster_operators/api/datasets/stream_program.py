@@ -155,7 +155,8 @@ def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> s
     if isinstance(operation, StreamInput):
         return f"{known[bag]}: stream {streams.index(operation.stream)}"
     named = {field.name: getattr(operation, field.name) for field in _settings(operation)}
-    shown = [f"{name}={_shown(value, known)}" for name, value in named.items() if name != "rows" and value is not None]
+    left_out = operation.without_effect | {"rows"}
+    shown = [f"{name}={_shown(value, known)}" for name, value in named.items() if name not in left_out and value is not None]
     reads = [str(known[source]) for source in bag.inputs]
     more = [f"{name}: {known[source]}" for name, source in bag.broadcasts.items()]
     of = {

@@ -5,9 +5,11 @@ Its life ends the same way whatever fails: functions that were opened are closed
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
@@ -17,6 +19,7 @@ from dagster_operators.operators.datasets.rows import Row, snapshot
 from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.strategies import DriverStrategy
 
+_OWN: Final = "dagster_operators"
 _COMBINERS: Final = (strategies.SORTED_GROUP_COMBINE, strategies.ALL_GROUP_REDUCE_COMBINE)
 
 
@@ -146,7 +149,18 @@ def _failure(error: Exception, operator: str) -> Exception:
             f"a row has the field {error.name!r} by name where its columns are declared: give the function that makes such rows "
             "schema='k string, v long', or ask by position, as row[0]; in an iteration also that of the next round's rows"
         )
-    return OperatorFailedError(f"a function raised {type(error).__name__}: {error}", operator=operator, remedy=remedy)
+    problem = f"a function raised {type(error).__name__}: {error}"
+    return OperatorFailedError(problem, operator=operator, **_place(error), remedy=remedy)
+
+
+def _place(error: Exception) -> dict[str, Any]:
+    """The file and the line of the user's code that raised, or that called what raised."""
+    found: dict[str, Any] = {}
+    for frame, line in walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package != _OWN and package not in sys.stdlib_module_names:
+            found = {"file": frame.f_code.co_filename, "line": line}
+    return found
 
 
 class _failures_of:  # noqa: N801 - it is used as a word

@@ -182,10 +182,12 @@ def test_to_keep_no_longer_is_asked_about(tmp_path):
 
 
 def test_rounds_that_are_too_few_are_an_error(tmp_path):
-    pipeline = build(str(tmp_path / "root"), [[(number, number + 1) for number in range(9)]], rounds=3)
+    epochs = [[(0, 1)], [(number, number + 1) for number in range(9)]]
+    pipeline = build(str(tmp_path / "root"), epochs, rounds=3)
+    pipeline.run_epoch()
     with pytest.raises(PipelineError, match="give it more rounds"):
         pipeline.run_epoch()
-    more = build(str(tmp_path / "root"), [[(number, number + 1) for number in range(9)]], rounds=30)
+    more = build(str(tmp_path / "root"), epochs, rounds=30)
     more.run_epoch()
     assert set(found(more).values()) == {0}
 

@@ -171,3 +171,26 @@ def test_what_cannot_go_back_into_a_pipeline_is_refused():
     one, two = (Pipeline(name, root="unused").source("rows", MemorySource([ROWS], schema="k string, v long")) for name in "pq")
     with pytest.raises(PipelineError, match="belongs to pipeline 'p'"):
         one.data_set().union(two.data_set()).to_table("t")
+
+
+def kept(rounds, other=0):
+    def made(rows):
+        loop = rows.iterate_delta(rows, rounds, "k", keep=True)
+        changed = (
+            loop.workset.join(loop.solution_set).where("k").equal_to("k").with_function(of(other), schema="k string, v long")
+        )
+        return loop.close_with(changed, changed.filter(lambda row: False))
+
+    return made
+
+
+def test_more_rounds_of_an_iteration_that_keeps_are_no_change():
+    """Too few are an error, and its remedy is to give more: state must not be asked about then."""
+    assert fingerprint(kept(3)) == fingerprint(kept(30))
+    assert fingerprint(kept(3)) != fingerprint(kept(3, other=1))
+
+
+def test_rows_of_a_round_that_leave():
+    rows = Pipeline("p", root="unused").source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    with pytest.raises(PipelineError, match=r"close_with"):
+        rows.iterate(2).rows_of_round.map(of(1), schema="k string, v long").to_table("t")

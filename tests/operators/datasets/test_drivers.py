@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from dagster_operators.errors import BadInputError, OperatorFailedError, PipelineError
@@ -109,6 +111,10 @@ def test_a_failure_names_the_operator_whose_function_failed():
     fails = Work(lambda row: 1 // 0)
     with pytest.raises(OperatorFailedError, match=r"raised ZeroDivisionError.*operator 'op'"):
         run(strategies.MAP, fails, PAIRS)
+    with pytest.raises(OperatorFailedError) as failure:
+        run(strategies.MAP, Work(lambda row: dt.date.fromisoformat(row[0])), [("no day", 1)])
+    assert failure.value.where["file"] == __file__
+    assert failure.value.where["line"] > test_a_failure_names_the_operator_whose_function_failed.__code__.co_firstlineno
     with pytest.raises(OperatorFailedError, match=r"raised ZeroDivisionError.*operator 'behind_0'"):
         run(strategies.MAP, Work(lambda row: row), PAIRS, chained=[(strategies.MAP, fails)])
 

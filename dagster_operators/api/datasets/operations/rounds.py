@@ -105,6 +105,11 @@ class DeltaRounds(Operation):
 
     @property
     @override
+    def without_effect(self) -> frozenset[str]:
+        return frozenset() if self.kept is None else frozenset({"most"})  # too few rounds are an error there
+
+    @property
+    @override
     def ends_of_round(self) -> tuple[Bag, ...]:
         return (self.delta, self.end)
 

@@ -73,6 +73,10 @@ def everything() -> do.Pipeline:
     pipeline = do.Pipeline("p", root="unused")
     rows = pipeline.source("rows", do.MemorySource([], schema="k string, v long, t timestamp"), event_time="t")
     other = pipeline.source("other", do.MemorySource([], schema="k string, w long, t timestamp"), event_time="t")
+    kept = rows.data_set().iterate_delta(rows.data_set(), 2, "k", keep=True)
+    changed = kept.workset.join(kept.solution_set).where("k").equal_to("k").with_function(
+        max, schema="k string, v long, t timestamp"
+    )  # fmt: skip
     keyed, others, window = rows.key_by("k"), other.key_by("k"), do.Tumbling("1 minute")
     counts = keyed.window(window).aggregate(n="count(*)")
     waiting = counts.union(counts.filter("n > 1"))  # whose windows do not have all their rows in one epoch
@@ -103,6 +107,7 @@ def everything() -> do.Pipeline:
         keyed.apply(Counting()),
         rows.unary_frontier(do.frontier.Exchange("k"), "by_frontier", handed_on),
         rows.data_set().filter(bool).to_stream(name="bag"),
+        kept.close_with(changed, changed.filter(bool)).to_stream(name="solution"),
         rows.as_changes("k").latest("v"),
         rows.as_changes("k").through(Latest, keys=("v",)),
         rows.as_changes("k").key_by("v").top(2, by="t"),

@@ -165,6 +165,19 @@ def test_a_changed_program_is_asked_about(tmp_path):
     assert found(build(root, EPOCHS)) == components(before(EPOCHS, 2))
 
 
+def test_a_changed_program_is_computed_anew_by_a_reset_before_the_decision(tmp_path):
+    """As the page says."""
+    root = str(tmp_path / "root")
+    build(root, EPOCHS).run_epoch()
+    changed = build(root, EPOCHS, offset=100)
+    changed.reset("edges", 0, tables="restart")
+    for verdict in changed.changes():
+        if verdict.choices:
+            changed.decide(verdict.subject, "restart")
+    changed.run_until_caught_up()
+    assert found(changed) == {vertex: least + 100 for vertex, least in components(before(EPOCHS, 3)).items()}
+
+
 def test_to_begin_keeping_in_the_middle_is_asked_about(tmp_path):
     root = str(tmp_path / "root")
     build(root, EPOCHS, keep=False).run_epoch()

@@ -204,8 +204,6 @@ class _ExactReader(_Reader):
         elif isinstance(value, _REDUCED):
             yield f"{type(value).__qualname__}"
             yield from self._reduced(value)
-        elif isinstance(value, ModuleType):
-            yield value.__name__
         elif isinstance(value, MappingProxyType):
             yield from self.described(dict(value))
         elif isinstance(value, _VALUES):
@@ -219,8 +217,7 @@ class _ExactReader(_Reader):
 
     def _reduced(self, value: Any) -> Iterator[str]:
         """A value by that of which a copy of it is made."""
-        made = value.__reduce_ex__(2)
-        parts = made if isinstance(made, str) else [list(part) if isinstance(part, Iterator) else part for part in made]
+        parts = [list(part) if isinstance(part, Iterator) else part for part in value.__reduce_ex__(2)]
         self._alive.append(parts)  # values are known by their identities, which must not be given to others
         yield from self.described(parts)
 

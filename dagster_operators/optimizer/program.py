@@ -229,3 +229,19 @@ def ordered(ends: Sequence[Node], *, into_loops: bool = True) -> list[Node]:
                 waiting.extend((end, False) for end in reversed(node.ends_of_round))
             waiting.extend((source, False) for source in reversed(sources))
     return list(operators)
+
+
+def named_sources(ends: Sequence[Node]) -> list[Source]:
+    """The sources among operators and all before them, which are given names of their own.
+
+    Args:
+        ends: The operators.
+
+    >>> first, second = Source("rows", parallelism=1), Source("rows", parallelism=1)
+    >>> [source.name for source in named_sources([first, second])]
+    ['rows 0', 'rows 1']
+    """
+    found = [(number, node) for number, node in enumerate(ordered(ends)) if isinstance(node, Source)]
+    for number, source in found:
+        source.name = f"{source.name} {number}"
+    return [source for _, source in found]

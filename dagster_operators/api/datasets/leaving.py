@@ -32,16 +32,7 @@ def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = Mappin
         PipelineError: One of them is computed of no stream, or they are computed of streams of several pipelines.
     """
     for bag in (data_set, *sides.values()):
-        if not _inputs(bag) and any(isinstance(before.operation, RowsOfRound) for before in bags_before(bag)):
-            raise PipelineError(
-                "the rows of a round leave no iteration", operator=bag.shown,
-                remedy="close the iteration, and go on from its result: loop.close_with(...)",
-            )  # fmt: skip
-        if not _inputs(bag):
-            raise PipelineError(
-                "a data set that is computed of no stream cannot go back into a pipeline", operator=bag.shown,
-                remedy="begin with a stream: pipeline.source(...).data_set()",
-            )  # fmt: skip
+        _require_stream(bag)
     kept = iterations_that_keep(data_set, *sides.values())
     if len(kept) > 1:
         raise PipelineError(
@@ -65,6 +56,20 @@ def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = Mappin
         program=StreamProgram(data_set, tuple(origins), sides),
     )
     return stream
+
+
+def _require_stream(data_set: Bag) -> None:
+    if _inputs(data_set):
+        return
+    if any(isinstance(bag.operation, RowsOfRound) for bag in bags_before(data_set)):
+        raise PipelineError(
+            "the rows of a round leave no iteration", operator=data_set.shown,
+            remedy="close the iteration, and go on from its result: loop.close_with(...)",
+        )  # fmt: skip
+    raise PipelineError(
+        "a data set that is computed of no stream cannot go back into a pipeline", operator=data_set.shown,
+        remedy="begin with a stream: pipeline.source(...).data_set()",
+    )  # fmt: skip
 
 
 def _inputs(*data_sets: Bag) -> list[StreamInput]:

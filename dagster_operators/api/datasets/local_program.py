@@ -19,7 +19,7 @@ from dagster_operators.operators.datasets.local import LocalExecution
 from dagster_operators.optimizer.drawing.drawn import drawn_plan
 from dagster_operators.optimizer.drawing.picture import picture
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
-from dagster_operators.optimizer.program import Sink, Source, ordered
+from dagster_operators.optimizer.program import Sink, named_sources
 from dagster_operators.optimizer.strategies import ExecutionMode
 
 
@@ -113,12 +113,9 @@ class LocalProgram:
         [[2, 3], [3]]
         """
         plan = self.plan(*data_sets)
-        sources: dict[str, Any] = {}
-        for number, node in enumerate(ordered([sink.node for sink in plan.sinks])):
-            if isinstance(node, Source):
-                node.name = f"{node.name} {number}"
-                sources[node.name] = node.work
-        execution = LocalExecution(plan, sources, claims=True)
+        sources = named_sources([sink.node for sink in plan.sinks])
+        given: dict[str, Any] = {source.name: source.work for source in sources}
+        execution = LocalExecution(plan, given, claims=True)
         results = execution.run()
         self.accumulators = {name: accumulator.value for name, accumulator in execution.accumulators.items()}
         self.supersteps = dict(execution.supersteps)

@@ -24,7 +24,7 @@ from dagster_operators.operators.datasets.data_sets import KEPT_SINK, SINK, Data
 from dagster_operators.operators.datasets.running.packed_rows import is_record
 from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
-from dagster_operators.optimizer.program import Sink, Source, ordered
+from dagster_operators.optimizer.program import Sink, named_sources
 from dagster_operators.optimizer.strategies import ExecutionMode
 from dagster_operators.types.schema import Schema
 
@@ -112,11 +112,9 @@ def _columns(data_set: Bag) -> tuple[str, ...] | None:
 
 def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tuple[str, int | list[Any]]]:
     """The sources of a program by names of their own, which they are given, each with its stream's number or its rows."""
-    for number, node in enumerate(ordered(sinks)):
-        if isinstance(node, Source):
-            node.name = f"{node.name} {number}"
-            given: Any = KEPT if isinstance(node.work, KeptRows) else node.work
-            yield node.name, streams.index(given) if isinstance(given, StreamRef) else given
+    for source in named_sources(sinks):
+        given: Any = KEPT if isinstance(source.work, KeptRows) else source.work
+        yield source.name, streams.index(given) if isinstance(given, StreamRef) else given
 
 
 def bags_before(*data_sets: Bag) -> list[Bag]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.rows import Row, groups, in_order, key_of
+from dagster_operators.operators.datasets.rows import Row, groups, in_order, is_in_order, key_of
+from dagster_operators.operators.datasets.running.claim_checks import misplaced
 from dagster_operators.optimizer.candidates import Candidate
 from dagster_operators.optimizer.properties.distribution import Partitioning
 from dagster_operators.optimizer.properties.fields import in_order as fields_in_order
@@ -25,10 +25,7 @@ def check_claims(candidate: Candidate, parts: Sequence[Sequence[Row]]) -> None:
         return
     problem = _misplaced(candidate, parts) or _disordered(candidate, parts) or _repeated(candidate, parts)
     if problem:
-        raise PipelineError(
-            f"rows do not lie as the plan says: {problem}", operator=candidate.node.name or candidate.node.kind,
-            remedy="leave fields that the operator changes out of its forwarded fields",
-        )  # fmt: skip
+        raise misplaced(problem, candidate.node.name or candidate.node.kind)
 
 
 def _misplaced(candidate: Candidate, parts: Sequence[Sequence[Row]]) -> str | None:
@@ -52,7 +49,7 @@ def _misplaced(candidate: Candidate, parts: Sequence[Sequence[Row]]) -> str | No
 def _disordered(candidate: Candidate, parts: Sequence[Sequence[Row]]) -> str | None:
     order = candidate.order
     for part in parts:
-        if order.ordering is not None and in_order(part, order.ordering.sorted_by) != list(part):
+        if order.ordering is not None and not is_in_order(part, order.ordering):
             return f"a part is not in the order {order.ordering}"
         if order.grouped is not None:
             keys = [key for key, _ in groups(part, order.grouped)]

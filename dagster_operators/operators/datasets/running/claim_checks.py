@@ -14,6 +14,18 @@ from dagster_operators.optimizer.properties.fields import Fields
 from dagster_operators.optimizer.properties.ordering import Ordering
 
 
+def misplaced(problem: str, operator: str) -> PipelineError:
+    """The error for rows that do not lie as a plan says.
+
+    >>> str(misplaced("a part is not in the order [0:ASC]", "map"))[:64]
+    'rows do not lie as the plan says: a part is not in the order [0:'
+    """
+    return PipelineError(
+        f"rows do not lie as the plan says: {problem}", operator=operator,
+        remedy="leave fields that the operator changes out of its forwarded fields",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Claims:
     """What a plan takes for granted of an operator's rows because of declared fields.
@@ -60,10 +72,7 @@ together [operator 'map']. To do: leave fields that the operator changes out of 
         def check(row: Row) -> None:
             for look in looks:
                 if (problem := look(row)) is not None:
-                    raise PipelineError(
-                        f"rows do not lie as the plan says: {problem}", operator=operator,
-                        remedy="leave fields that the operator changes out of its forwarded fields",
-                    )  # fmt: skip
+                    raise misplaced(problem, operator)
 
         return check
 

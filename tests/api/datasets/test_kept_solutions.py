@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -114,6 +115,14 @@ def test_an_epoch_looks_at_no_more_than_its_rows_reach(tmp_path):
     first = build(str(tmp_path / "kept"), epochs).run_until_caught_up()
     assert [epoch.metrics["components.supersteps of rounds"] > 10 for epoch in first] == [True, False]
     assert found(build(str(tmp_path / "kept"), epochs)) == components(before(epochs, 2))
+
+
+def test_the_state_is_the_solution_set_of_the_last_epoch_alone(tmp_path):
+    """Old rows beside new ones would go by which of them is read last, and grow with the epochs."""
+    pipeline = build(str(tmp_path / "root"), EPOCHS)
+    pipeline.run_until_caught_up()
+    state = DeltaTable(str(tmp_path / "root" / "state" / "components.solution")).to_pyarrow_table()
+    assert sorted(zip(*state.to_pydict().values(), strict=True)) == sorted(found(pipeline).items())
 
 
 def test_going_back_takes_the_solution_set_along(tmp_path):

@@ -86,6 +86,7 @@ DECLARED: Mapping[str, str] = {
     "state/run_files.py:_ANEW": "damaged files of a state are noticed before, and that remedy is followed",
     "state/state_file.py:StateFile.of": "somebody else's file in a state is noticed before, as a foreign write",
     "storage/delta_log.py:DeltaLog.commits": "a log that is cleaned between two looks at it: the same call as behind one look",
+    "storage/object_content.py:require_marks": "needs an object store: the same call as for a table that is another one",
     "storage/location.py:FileLocation.set_time": "needs an object store: the same call as for a table that is another one",
 }
 """The other places, and why no test makes their calls."""

@@ -328,6 +328,10 @@ class Connector(ABC):
         """The items with digests of the files that they name, where the source can tell; what :meth:`verify` compares later."""
         return items
 
+    def pin_with_content(self, pin: JSON) -> JSON:
+        """The same of a lookup table: what :meth:`pin` gave, which each epoch names anew."""
+        return self.with_content(pin)
+
     def other_content(self, items: JSON) -> Sequence[str]:  # noqa: ARG002  # most sources keep no files
         """The files of ``items`` that have another content than :meth:`with_content` saw; all that are there are read through."""
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dagster_operators.storage.root import Root
+
+_MOST_PINNED: Final = 256
 
 
 @checked_constructor
@@ -158,6 +160,11 @@ class DeltaSource(DeltaReader):
         known = with_content(self._log.location, [each.file for each in files])
         content = {file.path: [file.digest, file.changed_at] for file in known if file.digest}
         return {**items, "content": content} if content else items
+
+    @override
+    def pin_with_content(self, pin: JSON) -> JSON:
+        """Not of a table of very many files: each epoch's record of the ledger would name them all."""
+        return self.with_content(pin) if len(self._files(pin)) <= _MOST_PINNED else pin
 
     @override
     def other_content(self, items: JSON) -> Sequence[str]:

@@ -43,7 +43,7 @@ from dagster_operators.graph.values import Fields
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
-from dagster_operators.storage.input_content import as_listed, check_content, other_content, with_content
+from dagster_operators.storage.input_content import as_listed, other_content, require_unchanged, with_content
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, older_extract
 from dagster_operators.types.inferred import as_spark_infers
 from dagster_operators.types.schema import Schema
@@ -409,8 +409,7 @@ class FileSource(Connector):
         self._require(files_of(items))
 
     def _require(self, files: Sequence[SourceFile]) -> None:
-        self._location.require(files)
-        check_content(self._location, files)
+        require_unchanged(self._location, files)
 
     @override
     def with_content(self, items: JSON) -> JSON:

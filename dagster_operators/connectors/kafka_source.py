@@ -384,6 +384,10 @@ class KafkaSource(Connector):
     def verify_again(self, items: JSON, schema_json: str) -> None:
         self._spooled.verify_again(items, schema_json)
 
+    @override
+    def with_content(self, items: JSON) -> JSON:
+        return self._spooled.with_content(items)
+
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the spool; what is rejected is of the topic, since the spool's file is soon gone."""
         return self._told(self._spooled.read(session, items, schema_json, corrupt=corrupt))

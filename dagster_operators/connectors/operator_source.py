@@ -232,6 +232,10 @@ class OperatorSource(Connector):
         """Look whether the spool is still there."""
         self._files.verify_again(items, schema_json)
 
+    @override
+    def with_content(self, items: JSON) -> JSON:
+        return self._files.with_content(items)
+
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the spool."""
         return self._files.read(session, items, schema_json, corrupt=corrupt)

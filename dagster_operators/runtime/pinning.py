@@ -19,5 +19,6 @@ def pinned(planning: Planning, cuts: Mapping[str, Connector] | None = None) -> d
             with located(operator=name):
                 pin = connector.pin()
                 connector.verify(pin, schemas[name])
+                pin = connector.pin_with_content(pin)
             found[name] = SourceSlice(None, None, pin)
     return found

@@ -165,7 +165,7 @@ class FileLocation:
             raise self._missing(base, error) from None
         for file, entry in zip(files, entries, strict=True):
             if entry.type != FileType.File:
-                raise _vanished(entry.path)
+                raise vanished(entry.path)
             if _source_file(file.path, entry) != file:
                 raise changed_file(entry.path, file, _source_file(file.path, entry))
 
@@ -223,7 +223,7 @@ class FileLocation:
             filesystem, _ = self._filesystem()
             source = filesystem.open_input_stream(path) if decompress else filesystem.open_input_file(path)
         except FileNotFoundError as error:
-            raise _vanished(path) from error
+            raise vanished(path) from error
         except PermissionError as error:
             raise MissingInputError(
                 "an input file may not be read", file=path, remedy="allow reading it, or remove it"
@@ -312,7 +312,8 @@ def _refuse_circle(folder: str) -> None:
                 )  # fmt: skip
 
 
-def _vanished(path: str) -> MissingInputError:
+def vanished(path: str) -> MissingInputError:
+    """The error for a file that is not there any more."""
     remedy = "put it back: the epoch was to read it and is not committed yet"
     return MissingInputError("an input file of the epoch has vanished", file=path, remedy=remedy)
 

@@ -203,7 +203,7 @@ def _about(found: Mapping[str, Any]) -> ObjectAbout:
 
 
 def _mark(found: Mapping[str, Any]) -> int:
-    """Of the ETag, or of the version where a store has no ETags; never 0."""
+    """Of the ETag, or of the version where a store has no ETags; never 0, and UNMARKED where it says neither."""
     text = str(found.get("e_tag") or found.get("version") or "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") | 1
 
@@ -226,3 +226,7 @@ def _errors() -> Iterator[None]:
 def _first_line(error: BaseException) -> str:
     """Without the debug output behind it, which may have the whole request."""
     return str(error).strip().partition("\n")[0]
+
+
+UNMARKED: Final = _mark({})
+"""The mark of what a store gives neither an ETag nor a version of: it tells nothing."""

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from dagster_operators import DeltaSource, FileSource, Pipeline, StoredPipeline
+from dagster_operators import DeltaSource, FileSource, MemorySource, Pipeline, SourceOperator, StoredPipeline
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.errors import BadInputError
 from dagster_operators.transactions import failpoints
 from tests.storage.test_input_content import replaced
@@ -87,10 +88,6 @@ def test_a_retry_reads_what_is_there_now_in_every_stage(tmp_path: Path) -> None:
     """One stage had read the file before it was replaced: the rows of both must not come together in one epoch."""
     files(tmp_path / "in", "csv", 41)
 
-    def killed(place: str) -> None:
-        if place.startswith("after:append_prepared"):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt), failpoints.watch(killed):
         pipeline_of(tmp_path, "csv").run_epoch()
     hurt(tmp_path / "in")
@@ -99,6 +96,68 @@ def test_a_retry_reads_what_is_there_now_in_every_stage(tmp_path: Path) -> None:
     assert again.to_arrow("kept").to_pylist() == [{"v": 42}]
     assert again.to_arrow("totals").to_pylist() == [{"total": 42}]
     assert examined(tmp_path, "csv")[0] == "ok"
+
+
+def killed(place: str) -> None:
+    if place.startswith("after:append_prepared"):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["csv", "delta"])
+def test_a_lookup_table_is_the_same_in_all_stages_of_an_epoch(tmp_path: Path, kind: str) -> None:
+    files(tmp_path / "in", kind, 41)
+
+    def looking_up() -> Pipeline:
+        made = Pipeline("p", root=str(tmp_path / "root"), engine="sail")
+        rows = made.source("rows", MemorySource([[{"v": 41}, {"v": 42}]], schema="v long"))
+        found = rows.lookup(source(tmp_path / "in", kind), on="v", columns=["v + 0 AS same"], name="named")
+        found.to_table("kept")
+        found.aggregate(total="sum(same)", name="sums").to_table("totals")
+        return made
+
+    with pytest.raises(KeyboardInterrupt), failpoints.watch(killed):
+        looking_up().run_epoch()
+    hurt(tmp_path / "in")
+    again = looking_up()
+    again.run_epoch()
+    assert sorted(again.to_arrow("kept").to_pylist(), key=str) == [{"v": 41, "same": None}, {"v": 42, "same": 42}]
+    assert again.to_arrow("totals").to_pylist() == [{"total": 42}]
+
+
+class Turns(SourceOperator):
+    """A row at its first turn, and another one when that turn is taken again."""
+
+    taken = 40
+
+    def output_schema(self) -> str:
+        return "v long"
+
+    def run(self, ctx: SourceContext, out: SourceCollector) -> SourceEnd:
+        Turns.taken += 1
+        out.collect(pa.table({"v": [Turns.taken]}))
+        ctx.position = 1
+        return "final"
+
+
+def test_rows_that_were_taken_from_elsewhere_are_the_same_in_all_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turns, "taken", 40)
+
+    def spooled() -> Pipeline:
+        made = Pipeline("p", root=str(tmp_path / "root"), engine="sail")
+        rows = made.source("rows", Turns())
+        rows.to_table("kept")
+        rows.aggregate(total="sum(v)", name="sums").to_table("totals")
+        return made
+
+    with pytest.raises(KeyboardInterrupt), failpoints.watch(killed):
+        spooled().run_epoch()
+    (path,) = (tmp_path / "root" / "spool").rglob("*.parquet")
+    other = path.read_bytes().replace((41).to_bytes(8, "little"), (77).to_bytes(8, "little"))
+    assert other != path.read_bytes()
+    replaced(path, other)
+    again = spooled()
+    again.run_epoch()
+    assert (again.to_arrow("kept").to_pylist(), again.to_arrow("totals").to_pylist()) == ([{"v": 42}], [{"total": 42}])
 
 
 def test_a_replacement_during_the_epoch_fails_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from dagster_operators.api.additions import Built
 from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.checked_streams import checked_stream
+from dagster_operators.api.column_keywords import columns_and_more
 from dagster_operators.api.forgetting import forget_after_of
 from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.pivoting import Values, pivoted
@@ -219,7 +220,7 @@ class KeyedStream(PluggedIn, Built):
         """
         require_mapping(aggregates, operator=name or "aggregate")
         self._refuse_final(more.get("emit"), "aggregate", name)
-        wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
+        wanted, time = columns_and_more(aggregates, more, name, "aggregates", operator="aggregate"), self._stream.event_time
         settings: dict[str, Any] = {"event_time": time, "forget_after": self._forget_after(forget_after, name or "aggregate")}
         return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, **settings)
 
@@ -263,7 +264,7 @@ class KeyedStream(PluggedIn, Built):
         """
         require_mapping(aggregates, operator=name or "pivot")
         self._refuse_final(more.get("emit"), "pivot", name)
-        wanted, columns = {**(aggregates or {}), **more}, self._stream.columns
+        wanted, columns = columns_and_more(aggregates, more, name, "aggregates", operator="pivot"), self._stream.columns
         with located(pivot=on):
             made = pivoted(on, values, wanted, taken=self.keys, columns=columns, event_time=self._stream.event_time)
             return self.aggregate(made, forget_after=forget_after, name=name, renamed_from=renamed_from)
@@ -350,7 +351,7 @@ class KeyedStream(PluggedIn, Built):
         ('item', 'day', 'price', 'place', 'before', 'so_far')
         """
         require_functions(functions, operator=name or "over")
-        wanted, stream = {**(functions or {}), **more}, self._stream
+        wanted, stream = columns_and_more(functions, more, name, "functions", operator="over"), self._stream
         require_texts("window function", wanted.values(), pipeline=stream._dataflow.name, operator=name or "over")  # noqa: SLF001
         require_texts("frame", [frame], operator=name or "over")
         settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": plain_frame(frame)}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.api.column_keywords import columns_and_more, is_one_of
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.operators.relational.filter import Filter
@@ -88,9 +89,10 @@ class RowStream(BaseStream):
             expressions: Column -> Spark SQL over one row, for names that are no Python words.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
-            more: Column = Spark SQL over one row.
+            more: Column = Spark SQL over one row. A column called ``name`` stands in the mapping.
 
         Raises:
+            PipelineError: ``name`` may be meant for a column of that name.
             SchemaError: A column is missing or given twice, a key of an updating stream would be replaced, or an expression
                 looks at other rows than its own.
 
@@ -101,7 +103,10 @@ class RowStream(BaseStream):
         """
         where = {"pipeline": self._dataflow.name, "operator": name or WithColumns.kind}
         require_mapping(expressions, **where)
-        wanted = {**(expressions or {}), **more}
+        wanted = columns_and_more(
+            expressions, more, name, "expressions", lambda given: is_one_of(self.columns, given),
+            pipeline=self._dataflow.name, operator=WithColumns.kind,
+        )  # fmt: skip
         require_texts("column", [part for pair in wanted.items() for part in pair], **where)
         return self._add(WithColumns, name, chain=chain, expressions=as_pairs(wanted))
 
@@ -114,9 +119,10 @@ class RowStream(BaseStream):
             names: Old name -> new name, for names that are no Python words.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
-            more: Old name = new name.
+            more: Old name = new name. A column called ``name`` stands in the mapping.
 
         Raises:
+            PipelineError: ``name`` may be meant for a column of that name.
             SchemaError: A column is missing or renamed twice, or another one has the new name.
 
         >>> from dagster_operators import FileSource, Pipeline
@@ -126,7 +132,10 @@ class RowStream(BaseStream):
         """
         where = {"pipeline": self._dataflow.name, "operator": name or Rename.kind}
         require_mapping(names, **where)
-        wanted = {**(names or {}), **more}
+        wanted = columns_and_more(
+            names, more, name, "names", lambda _: is_one_of(self.columns, "name"),
+            pipeline=self._dataflow.name, operator=Rename.kind,
+        )  # fmt: skip
         require_texts("column", [part for pair in wanted.items() for part in pair], **where)
         return self._add(Rename, name, chain=chain, names=as_pairs(wanted))
 

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from dagster_operators.api.additions import Built
 from dagster_operators.api.checked_streams import checked_stream
+from dagster_operators.api.column_keywords import columns_and_more
 from dagster_operators.api.never_final import require_final_rows
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
@@ -141,7 +142,7 @@ class WindowedStream(PluggedIn, Built):
         operator = _AGGREGATES[type(self.window)]
         if self._keyed._stream._type.retracting:  # noqa: SLF001
             operator = (_FINAL_OF_CHANGES if self._is_final(emit, name or "aggregate") else _OF_CHANGES).get(operator, operator)
-        asked = {**(aggregates or {}), **more}
+        asked = columns_and_more(aggregates, more, name, "aggregates", operator="aggregate")
         made = self._keyed.add_aggregate(operator, name, (size,), asked or {_ROWS: "count(*)"}, **settings)
         return made if asked else made.drop(_ROWS)
 
@@ -190,7 +191,7 @@ class WindowedStream(PluggedIn, Built):
         ('shop', 'window_start', 'window_end', 'S', 'M')
         """
         require_mapping(aggregates, operator=name or "pivot")
-        wanted, columns = {**(aggregates or {}), **more}, self._keyed._stream.columns  # noqa: SLF001
+        wanted, columns = columns_and_more(aggregates, more, name, "aggregates", operator="pivot"), self._keyed._stream.columns  # noqa: SLF001
         with located(pivot=on):
             made = pivoted(
                 on,

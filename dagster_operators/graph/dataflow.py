@@ -467,8 +467,17 @@ def check_name(what: str, name: str, **where: Any) -> None:
         raise PipelineError(
             f"the name of {what} {name[:20]}... is too long", **where, remedy=f"use at most {_LONGEST_NAME} characters"
         )
-    if not isinstance(given, str) or not _NAME.fullmatch(given):
+    if not is_name(given):
         article = "an" if what[0] in "aeiou" else "a"
         raise PipelineError(
             f"{name!r} is no name for {article} {what}", **where, remedy="use letters, digits and underscores, a letter first"
         )
+
+
+def is_name(given: object) -> bool:
+    """Whether this can be a folder, a Dagster op and an SQL name at once.
+
+    >>> is_name("hourly"), is_name("max(v)"), is_name(5)
+    (True, False, False)
+    """
+    return isinstance(given, str) and _NAME.fullmatch(given) is not None

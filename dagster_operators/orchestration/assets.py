@@ -15,7 +15,6 @@ from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
 from dagster_operators.orchestration.sinks import SinkAsset
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.tables import TableAsset
-from dagster_operators.planner.stages import cut_stages
 from dagster_operators.storage.uri import public_uri
 from dagster_operators.time.watermark import format_duration
 
@@ -59,7 +58,7 @@ def _distinct_inputs(steps: PipelineSteps) -> dict[str, dg.AssetKey]:
 
 
 def _graph(steps: PipelineSteps, upstream: tuple[str, ...], assets: tuple[str, ...]) -> dg.GraphDefinition:
-    stages = cut_stages(steps.pipeline.dataflow)
+    stages = steps.stages
     checks = [spec.get_python_identifier() for spec in check_specs(steps.tables.values())]
     outputs = [*assets, *checks]
     begin = begin_op(steps, upstream).alias("begin")

@@ -21,6 +21,7 @@ from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.results import result_of
+from dagster_operators.transactions.manifest import Manifest
 
 BEGUN: Final = "begun"
 UNCHANGED: Final = "unchanged"
@@ -112,10 +113,15 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
     def run_stage(context: dg.OpExecutionContext) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
             handle = steps.begun(context, epochs)
-            stages = steps.side_by_side(context, epochs, handle)
-            ran_beside = stages is not None and stages.has_begun(stage.name)
-            known = None if ran_beside else epochs.coordinator.valid_manifest(handle, stage.name)
-            manifest = known or (stages.run_one(stage.name) if stages else epochs.run_stage(handle, stage.name))
+            manifests = steps.run_cut_otherwise(epochs, handle, stage)
+            if manifests is None:
+                stages = steps.side_by_side(context, epochs, handle)
+                ran_beside = stages is not None and stages.has_begun(stage.name)
+                known = None if ran_beside else epochs.coordinator.valid_manifest(handle, stage.name)
+                manifest = known or (stages.run_one(stage.name) if stages else epochs.run_stage(handle, stage.name))
+        if manifests is not None:
+            yield _cut_otherwise(context, handle.epoch, stage.name, manifests)
+            return
         if ran_beside:
             context.log.info("Stage %s of epoch %d ran beside others, in %.2f s.", stage.name, handle.epoch, manifest.seconds)
         elif known is not None:
@@ -126,6 +132,14 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
         yield dg.Output(None, metadata={"epoch": handle.epoch, "seconds": manifest.seconds, **counts})
 
     return run_stage
+
+
+def _cut_otherwise(context: dg.OpExecutionContext, epoch: int, stage: str, manifests: Sequence[Manifest]) -> "dg.Output[None]":
+    """What the op of a stage tells where the epoch goes ways that cut other stages."""
+    ran = ", ".join(manifest.stage for manifest in manifests) or "none: their work is that of ops behind it"
+    context.log.info("Epoch %d was begun with other stages than the op %s was loaded with. It ran: %s.", epoch, stage, ran)
+    counts = {f"rows in {name}": rows for manifest in manifests for name, rows in manifest.rows.items()}
+    return dg.Output(None, metadata={"epoch": epoch, "seconds": sum(manifest.seconds for manifest in manifests), **counts})
 
 
 def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:

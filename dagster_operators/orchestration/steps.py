@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,6 +21,8 @@ from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.orchestration.waiting import waiting
+from dagster_operators.planner.recut import with_all_before, work_of
+from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.reading_ranges import time_columns
 from dagster_operators.transactions.owner import Owner
@@ -30,6 +32,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dagster_operators.graph.restricted import Part
+    from dagster_operators.planner.stages import Stage
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.runtime.results import EpochResult
     from dagster_operators.runtime.side_by_side import SideBySide
@@ -57,6 +60,8 @@ class PipelineSteps:
         self.options = options
         self.tables = table_assets(pipeline, keys)
         self.sinks = sink_assets(pipeline, keys)
+        self.stages = cut_stages(pipeline.dataflow)
+        """Those that its ops are of; an epoch may have others, where its ways are recorded."""
         self._epochs: tuple[Engine, Epochs] | None = None
         self._observer: Epochs | None = None
         self._instance: dg.DagsterInstance | None = None
@@ -151,6 +156,27 @@ class PipelineSteps:
             stages = [stage.name for stage in epochs.plan().stages if ops is None or op_name(stage.name) in ops]
             self._beside = (handle, epochs.side_by_side(handle, stages, go_on=True))
         return self._beside[1]
+
+    def run_cut_otherwise(self, epochs: Epochs, handle: EpochHandle, stage: Stage) -> Sequence[Manifest] | None:
+        """Run the work of a stage's op in an epoch that was begun with other stages than ops are of.
+
+        Args:
+            epochs: The epochs.
+            handle: The epoch.
+            stage: One of the stages that ops are of.
+
+        Returns:
+            The manifests of the epoch's stages that are its work; None if the epoch has the stages that ops are of.
+        """
+        begin = epochs.coordinator.view().open_begin
+        if begin is None or not begin.plan.choices:
+            return None
+        if {one.name for one in begin.plan.stages} == {one.name for one in self.stages}:
+            return None
+        planned = epochs.planning.plan_of(begin.plan).stages
+        own = work_of(self.stages, planned)[stage.name]
+        made = {name: epochs.run_stage(handle, name) for name in with_all_before(own, planned)}
+        return [made[name] for name in own]
 
     def tag(self, context: dg.OpExecutionContext) -> None:
         """Say that a run is of this pipeline, which sensors look for: one that is launched from the asset graph does not."""

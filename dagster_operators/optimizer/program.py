@@ -7,6 +7,7 @@ the numbers of parts of unions, and what is in an iteration, are found on the wa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import PipelineError
@@ -245,3 +246,27 @@ def named_sources(ends: Sequence[Node]) -> list[Source]:
     for number, source in found:
         source.name = f"{source.name} {number}"
     return [source for _, source in found]
+
+
+def name_apart(ends: Sequence[Node]) -> None:
+    """Give operators of one name names of their own, by which what they did is counted.
+
+    Args:
+        ends: The ends of a program.
+
+    >>> rows = Source("rows", parallelism=1)
+    >>> first = Node("Map", "Map", [rows], parallelism=1)
+    >>> second = Node("Map", "Map", [first], parallelism=1)
+    >>> name_apart([second])
+    >>> first.name, second.name
+    ('Map', 'Map (2)')
+    """
+    taken = {node.name for node in ordered(ends)}
+    met: set[str] = set()
+    for node in ordered(ends):
+        if isinstance(node, Placeholder | Joiner | Sink) or node.name not in met:
+            met.add(node.name)
+            continue
+        numbers = (f"{node.name} ({number})" for number in count(2))
+        node.name = next(name for name in numbers if name not in taken)
+        taken.add(node.name)

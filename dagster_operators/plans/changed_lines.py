@@ -9,12 +9,15 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, Final
 
+from dagster_operators.functions.references import ObjectReference, Reference
 from dagster_operators.graph.values import canonical
 
 _MOST: Final = 40
 """So many lines are told of one setting."""
 _LONGEST: Final = 200
 """So many characters of a line."""
+_IN_SHORT: Final = 4
+"""So many changed lines of an object are told in short."""
 _ENDS: Final = "line ends only"
 
 
@@ -51,6 +54,10 @@ def told_in_short(name: str, before: Any, after: Any) -> str:
     lines = [line for file in {**old, **new} for line in _of_one(old.get(file, ""), new.get(file, ""))]
     added, gone = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     now = sha256(canonical(after).encode()).hexdigest()[:8]
+    if isinstance(before, ObjectReference) and isinstance(after, ObjectReference) and lines:
+        first = ", ".join(f"{line[:_LONGEST]}{'...' if len(line) > _LONGEST else ''}" for line in lines[:_IN_SHORT])
+        more = f" and {len(lines) - _IN_SHORT} lines more" if len(lines) > _IN_SHORT else ""
+        return f"{name} changed ({first}{more}, now {now})"
     what = f"{added} lines added and {gone} taken out" if added or gone or not lines else _ENDS
     return f"{name} changed ({what}, now {now})"
 
@@ -68,10 +75,20 @@ def _of_one(before: str, after: str) -> list[str]:
     return [line for line in lines[2:] if not line.startswith("@@")] or ([_ENDS] if before != after else [])
 
 
+def _of_part(name: str, part: Any) -> list[str]:
+    """The lines of an attribute: that of a digest is left out, since those that it is of have their own."""
+    if name == "code":
+        return []
+    parts = part if isinstance(part, tuple) else (part,)
+    return [f"{name}: {one} {one.digest}" if isinstance(one, Reference) else f"{name}: {one}" for one in parts]
+
+
 def _texts(value: Any) -> dict[str, str]:
-    """A text, one that is JSON as it is in YAML, or of each of several by its name."""
+    """A text, one that is JSON as it is in YAML, or of each of several by its name; of an object a line for each part."""
     import yaml
 
+    if isinstance(value, ObjectReference):
+        return {"": "\n".join(line for name, part in value.attributes for line in _of_part(name, part))}
     if isinstance(value, tuple):
         return {str(name): str(text) for name, text in value}
     try:

@@ -109,6 +109,8 @@ class Bag(Annotated):
         """The fields with their types, where their author declares them."""
         self.typed_by: TypedBy | None = None
         """The types of its fields, where they do not follow from those of the inputs."""
+        self.called: Bag | None = None
+        """The data set whose operation calls the user's function, where this one only takes off what was computed for it."""
         self._types: list[Types] = []
         self.broadcasts: dict[str, Bag] = {}
         self.parameters: dict[str, Any] = {}
@@ -242,7 +244,7 @@ class Bag(Annotated):
         >>> program.collect(rows.map(Share()).with_broadcast_set(rows.reduce(lambda a, b: a + b), "total"))
         [0.25, 0.75]
         """
-        self.broadcasts[name] = data_set
+        (self.called or self).broadcasts[name] = data_set
         return self
 
     def with_parameters(self, **parameters: Any) -> Self:
@@ -258,7 +260,7 @@ class Bag(Annotated):
         >>> program.collect(program.rows([1, 2]).map(Times()).with_parameters(factor=10))
         [10, 20]
         """
-        self.parameters |= parameters
+        (self.called or self).parameters.update(parameters)
         return self
 
     def with_hints(self, **hints: Any) -> Self:

@@ -6,7 +6,7 @@ Names, contracts and errors are those of Flink's DataSet API, in Python's spelli
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from dagster_operators.api.datasets.base import same_as
@@ -16,6 +16,7 @@ from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
 from dagster_operators.api.datasets.keys import keys_of
 from dagster_operators.api.datasets.operations.kept import KeptSolution, kept_or_new
 from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
+from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
 
 
@@ -74,7 +75,10 @@ class DataSet(GroupedCalls):
         return self.derive(PartsMapped(function), schema=schema)
 
     def project(self, *fields: Field) -> Self:
-        """Some fields, in this order.
+        """Some fields, in this order; one within another has its own name then, as ``x`` of ``"p.x"``.
+
+        Raises:
+            PipelineError: There is no such field, or two of them have one name.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -83,7 +87,13 @@ class DataSet(GroupedCalls):
         [Row(v=1, k='a')]
         """
         places = keys_of(fields, self.fields).fields
-        names = None if self.fields is None else [self.fields[int(place)] for place in places]
+        names = None if self.fields is None else [_name_of(place, self.fields) for place in places]
+        twice = next((name for name in names or () if (names or []).count(name) > 1), None)
+        if twice is not None:
+            raise PipelineError(
+                f"two fields would have the name {twice!r}", operator=self.shown, column=twice,
+                remedy="name each field once, or give them names: map(lambda row: (row.p.x, row.q.x), schema='px long, qx long')",
+            )  # fmt: skip
         return self.derive(Projected(places), fields=names)
 
     def iterate(self, rounds: int) -> Iterating[Self]:
@@ -160,3 +170,8 @@ class CustomUnaryOperation(ABC):
     @abstractmethod
     def create_result(self) -> DataSet:
         """Give the result."""
+
+
+def _name_of(field: Field, names: Sequence[str]) -> str:
+    """The name of a field that is taken out of rows; of one within another its own."""
+    return names[field] if isinstance(field, int) else field.rpartition(".")[2]

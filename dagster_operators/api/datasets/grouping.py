@@ -56,7 +56,9 @@ def without_key(data_set: B, keys: Keys, like: Bag) -> B:
     """The rows without a key that was computed of them."""
     if keys.function is None:
         return data_set
-    return data_set.derive(Mapped(lambda pair: pair[1]), fields=like.fields, typed_by=same_as(like)).name("Key Remover")
+    result = data_set.derive(Mapped(lambda pair: pair[1]), fields=like.fields, typed_by=same_as(like)).name("Key Remover")
+    result.called = data_set
+    return result
 
 
 class Grouping(OtherNames, Generic[B]):

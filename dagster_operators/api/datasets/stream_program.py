@@ -24,7 +24,7 @@ from dagster_operators.operators.datasets.data_sets import KEPT_SINK, SINK, Data
 from dagster_operators.operators.datasets.running.packed_rows import is_record
 from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
-from dagster_operators.optimizer.program import Sink, named_sources
+from dagster_operators.optimizer.program import Sink, name_apart, named_sources
 from dagster_operators.optimizer.strategies import ExecutionMode
 from dagster_operators.types.schema import Schema
 
@@ -102,6 +102,7 @@ class StreamProgram(DataSetProgram):
             Sink(name, translation.node(bag), parallelism=explicit_parallelism(bag) or parallelism)
             for name, bag in self._program.items()
         ]
+        name_apart(sinks)
         sources = dict(_sources(sinks, self._inputs))  # gives them names of their own, which the plan has
         return optimized(sinks, ExecutionMode.BATCH), sources
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.rows import Row
 
 
@@ -105,6 +106,7 @@ class RuntimeContext:
         broadcasts: The data sets that each part has, by name.
         accumulators: The values that are added to, by name.
         iteration: The round; None outside of iterations.
+        key_kinds: The kinds of the keys that came to an operator with two inputs.
 
     >>> RuntimeContext("map", subtask=1, parallelism=4).subtask
     1
@@ -118,6 +120,7 @@ class RuntimeContext:
     broadcasts: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     iteration: IterationContext | None = None
+    key_kinds: KeyKinds = field(default_factory=KeyKinds)
 
     def broadcast(self, name: str) -> Sequence[Row]:
         """The rows of a broadcast data set.

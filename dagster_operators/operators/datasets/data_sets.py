@@ -101,6 +101,7 @@ class DataSets(ByReference):
     stateless: ClassVar[bool] = True
     repeatable: ClassVar[bool] = False
     by_epoch: ClassVar[bool] = True
+    texts: ClassVar[tuple[str, ...]] = ("program",)
     program: DataSetProgram
 
     @override

@@ -10,11 +10,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, located
 from dagster_operators.operators.datasets.claims import check_claims
 from dagster_operators.operators.datasets.context import Accumulator, IterationContext, Rounds, RuntimeContext, add_up
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.operators.datasets.running.placing import asked
@@ -75,7 +76,8 @@ class LocalExecution:
             for number, row in enumerate(self._sources[node.name]):
                 parts[number % candidate.parallelism].append(row)
             return parts
-        inputs = [self._shipped(channel, candidate.parallelism) for channel in candidate.inputs]
+        with located(operator=node.name):
+            inputs = [self._shipped(channel, candidate.parallelism) for channel in candidate.inputs]
         if isinstance(node, Sink):
             return inputs[0]
         if isinstance(node, BulkIteration):
@@ -106,10 +108,13 @@ class LocalExecution:
         results = [
             run_task(Step(candidate.driver, work, context), [parts[context.subtask] for parts in inputs]) for context in contexts
         ]
+        kinds = KeyKinds()
         for context in contexts:
+            kinds.add(context.key_kinds)
             add_up(self.accumulators, context.accumulators)
             if context.iteration is not None and self._round is not None:
                 add_up(self._round.aggregators, context.iteration.aggregators)
+        kinds.require_equality(candidate.node.name)
         return results
 
     def _part_of_round(self) -> IterationContext | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import BadInputError, PipelineError
 
 pytestmark = pytest.mark.in_process
 
@@ -26,6 +26,10 @@ MISUSE = {
     "another order of ranges": (lambda rows: rows.partition_by_range("k", orders=["down"]), "no order 'down'"),
     "another order of a group": (lambda rows: rows.group_by("k").sort_group("v", "down"), "no order 'down'"),
     "another order of a co-group": (lambda rows: rows.co_group(rows).sort_first_group("v", "down"), "no order 'down'"),
+    "a position as a forwarded field": (lambda rows: rows.map(tuple).with_forwarded_fields(0), "0 is no text.*'f0'"),
+    "a position as a changed field": (lambda rows: rows.map(tuple).with_non_forwarded_fields(0), "0 is no text"),
+    "a position as a field that is read": (lambda rows: rows.map(tuple).with_read_fields(0), "0 is no text"),
+    "a field twice": (lambda rows: rows.project("k", "k"), "two fields would have the name 'k'"),
     "a solution set that is no input": (solution_as_broadcast_set, "joined or co-grouped on its key, and nothing else"),
 }
 
@@ -36,3 +40,12 @@ def test_misuse_is_refused(misuse):
     rows = LocalProgram().rows([("a", 1)], schema="k string, v long")
     with pytest.raises(PipelineError, match=problem):
         call(rows)
+
+
+def test_a_null_key_names_the_operator_that_wants_it():
+    program = LocalProgram(2)
+    nulls, rows = program.rows([(None, 1)]).name("nulls"), program.rows([("a", 1)]).name("rows")
+    for joined in (nulls.join(rows), rows.join(nulls), nulls.co_group(rows), nulls.join_with_huge(rows)):
+        met = joined.where(0).equal_to(0).with_function(lambda *_: []).name("met")
+        with pytest.raises(BadInputError, match=r"a key is null .*operator 'met'"):
+            program.collect(met)

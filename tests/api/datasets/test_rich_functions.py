@@ -104,3 +104,21 @@ def test_every_call_that_takes_a_function_is_here():
     members = {member for kind in kinds for _, member in inspect.getmembers(kind, inspect.isfunction)}
     taking = {member for member in members if "function" in inspect.signature(member).parameters and member.__name__[0] != "_"}
     assert taking == {call for call, _, _ in CALLS} | {Bag.function}  # which is for operations
+
+
+class Scaled(RichFunction):
+    """Adds two rows up, by what it is given beside them."""
+
+    def open(self, context: Any) -> None:
+        (self.more,), self.factor = context.broadcast("more"), context.parameters["factor"]
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        return (a[0], (a[1] + b[1]) * self.factor + self.more)
+
+
+@pytest.mark.parametrize("keys", [(0,), (key,)], ids=["field", "function"])
+def test_a_reduce_has_its_parameters_and_broadcast_sets_by_any_key(keys: Any) -> None:
+    program = LocalProgram(2)
+    rows = program.rows([("a", 1), ("a", 2)])
+    sums = rows.group_by(*keys).reduce(Scaled()).with_parameters(factor=10).with_broadcast_set(program.rows([5]), "more")
+    assert program.collect(sums) == [("a", 35)]

@@ -16,6 +16,9 @@ from dagster_operators.api.datasets.base import Operation
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.errors import PipelineError, PlanError
 from dagster_operators.operators.datasets.context import RichFunction
+from dagster_operators.optimizer.drawing.drawn import drawn_plan, to_json
+from dagster_operators.optimizer.estimates import UNKNOWN
+from dagster_operators.plans.changed_lines import told_in_short
 
 pytestmark = pytest.mark.in_process
 
@@ -194,3 +197,35 @@ def test_rows_of_a_round_that_leave():
     rows = Pipeline("p", root="unused").source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
     with pytest.raises(PipelineError, match=r"close_with"):
         rows.iterate(2).rows_of_round.map(of(1), schema="k string, v long").to_table("t")
+
+
+def made(shift, *, filtered=False):
+    pipeline = Pipeline("p", root="unused", engine="sail")
+    rows = pipeline.source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    shifted = rows.map(of(shift), schema="k string, v long")
+    (shifted.filter(bool) if filtered else shifted).group_by("k").sum("v").to_table("sums")
+    return pipeline
+
+
+def test_a_change_is_told_by_what_changed_and_not_by_whole_programs():
+    before = made(1).dataflow.nodes["sums"].operator.reference
+    for after, lines in ((made(2), ["-functions", "+functions"]), (made(1, filtered=True), ["+outline: 2: Filter"])):
+        now = after.dataflow.nodes["sums"].operator.reference
+        text = told_in_short("program", before, now)
+        assert all(line in text for line in lines), text
+        assert "1: Map" not in text, "what stayed is not told"
+        assert len(text) < 800
+
+
+def test_operators_of_one_name_are_counted_apart():
+    pipeline = Pipeline("p", root="unused", engine="sail")
+    rows = pipeline.source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    for _ in range(2):
+        loop = rows.iterate(2)
+        rows = loop.close_with(loop.rows_of_round.map(of(1), schema="k string, v long"))
+    rows.to_table("t")
+    plan, _ = pipeline.dataflow.nodes["t"].operator.program.plan(2, [UNKNOWN])
+    found = drawn_plan(plan, rounds={"Bulk Iteration": 1, "Bulk Iteration (2)": 2})
+    text = to_json(found)
+    assert "Bulk Iteration (2)" in text
+    assert "Map (2)" in text

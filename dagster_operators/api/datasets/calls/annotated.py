@@ -143,6 +143,7 @@ class Annotated(ABC):
         return self._reads(1, fields)
 
     def _forwards(self, number: int, fields: Sequence[str]) -> Self:
+        self._require_texts(fields)
         names = self._input(number).names
         width = range(len(names)) if names else range(0)
         parsed = Forwarding.parse(";".join(fields), list(width))
@@ -153,6 +154,7 @@ class Annotated(ABC):
         return self._declare(number, Forwarding(tuple(moves)))
 
     def _forwards_others(self, number: int, fields: Sequence[str]) -> Self:
+        self._require_texts(fields)
         row = self._input(number)
         width, own = _width(row), _width(self.row_type)
         if width is None or (own is not None and own != width):
@@ -165,9 +167,18 @@ class Annotated(ABC):
         return self._declare(number, Forwarding.of(field for field in range(width) if field not in changed))
 
     def _reads(self, number: int, fields: Sequence[str]) -> Self:
+        self._require_texts(fields)
         row = self._input(number)
         self.read_fields[number] = tuple(position(field, row.names) for field in _listed(fields))
         return self
+
+    def _require_texts(self, fields: Sequence[str]) -> None:
+        for field in fields:
+            if not isinstance(field, str):
+                raise PipelineError(
+                    f"{field!r} is no text that names fields", operator=self.shown,
+                    remedy="write fields as texts, by name or as 'f0' by position: with_forwarded_fields('f0')",
+                )  # fmt: skip
 
     def _input(self, number: int) -> RowType:
         if number >= len(self.inputs):

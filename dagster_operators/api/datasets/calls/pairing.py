@@ -87,9 +87,10 @@ class PairingCalls(PlacingCalls):
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
         >>> rows = program.rows([("a", 1)], "k", "v")
-        >>> result = rows.full_outer_join(rows).where("k").equal_to("v").with_function(lambda first, second: (first, second))
+        >>> others = program.rows([("b", 2)], "k", "v")
+        >>> result = rows.full_outer_join(others).where("k").equal_to("k").with_function(lambda first, second: (first, second))
         >>> program.collect(result)
-        [(Row(k='a', v=1), None), (None, Row(k='a', v=1))]
+        [(Row(k='a', v=1), None), (None, Row(k='b', v=2))]
         """
         return self._joining(other, JoinType.FULL, hint)
 

@@ -12,6 +12,7 @@ from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, united
 from dagster_operators.operators.datasets.columns.column_work import PickedFields, positions
 from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.rows import value_of
 from dagster_operators.optimizer import estimates, strategies
 from dagster_operators.optimizer.descriptors import RowWise
 from dagster_operators.optimizer.estimates import Estimate
@@ -119,13 +120,13 @@ class Projected(_OneInput):
 
     @override
     def forwarding(self, data_set: Bag) -> Forwarding:
-        return Forwarding(tuple((field, number) for number, field in enumerate(self.positions)))
+        return Forwarding(tuple((field, number) for number, field in enumerate(self.positions) if isinstance(field, int)))
 
     @override
     def work(self, data_set: Bag) -> Work:
         places = None if data_set.declared is not None else positions(self.positions)  # each row is held to what is declared
         by_columns = None if places is None else PickedFields(places, data_set.fields)
-        return Work(data_set.function(lambda row: tuple(row[field] for field in self.positions)), columns=by_columns)
+        return Work(data_set.function(lambda row: tuple(value_of(row, field) for field in self.positions)), columns=by_columns)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ A join gives the rows of both inputs to its function, None in place of a row tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.operators.datasets.drivers.driver import Driver, driver_for
-from dagster_operators.operators.datasets.rows import Key, Row, groups, key_of
+from dagster_operators.operators.datasets.rows import Key, Row, key_of
 from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.strategies import DriverStrategy
 
@@ -31,7 +32,16 @@ class PairDriver(Driver):
             self.context.collect(row)
 
 
-class HashJoinDriver(PairDriver):
+class KeyedPairDriver(PairDriver):
+    """Calls a function with what has equal keys."""
+
+    def key(self, side: int) -> Callable[[Row], Key]:
+        """The function that gives the key of an input's row, whose kind is remembered."""
+        fields = self.context.work.keys if side == 0 else self.context.work.second_keys
+        return self.context.runtime.key_kinds.remembering(side, key_of(fields))
+
+
+class HashJoinDriver(KeyedPairDriver):
     """Builds a table of one input, and looks up the rows of the other in it."""
 
     builds: ClassVar[int]
@@ -39,23 +49,24 @@ class HashJoinDriver(PairDriver):
 
     @override
     def prepare(self) -> None:
-        key = key_of(self._keys(self.builds))
+        key = self.key(self.builds)
         self._table: dict[Key, list[Row]] = {}
         for row in self.rows(self.builds):
             self._table.setdefault(key(row), []).append(row)
 
     @override
     def run(self) -> None:
-        work, key = self.context.work, key_of(self._keys(1 - self.builds))
+        work, key = self.context.work, self.key(1 - self.builds)
         keeps_built, keeps_probed = (work.keeps_first, work.keeps_second)[:: 1 if self.builds == 0 else -1]
         met: set[Key] = set()
         for row in self.rows(1 - self.builds):
-            partners = self._table.get(key(row))
+            of_row = key(row)
+            partners = self._table.get(of_row)
             if partners is None:
                 if keeps_probed:
                     self._pair(None, row)
                 continue
-            met.add(key(row))
+            met.add(of_row)
             for partner in partners:
                 self._pair(partner, row)
         if keeps_built:
@@ -65,9 +76,6 @@ class HashJoinDriver(PairDriver):
     @override
     def cleanup(self) -> None:
         self._table = {}
-
-    def _keys(self, number: int) -> tuple[int | str, ...]:
-        return self.context.work.keys if number == 0 else self.context.work.second_keys
 
     def _pair(self, built: Row, probed: Row) -> None:
         first, second = (built, probed) if self.builds == 0 else (probed, built)
@@ -86,14 +94,12 @@ class HashJoinSecondDriver(HashJoinDriver):
     builds: ClassVar[int] = 1
 
 
-class TwoGroups(PairDriver):
+class TwoGroups(KeyedPairDriver):
     """Goes through the groups of two inputs that are sorted by their keys in the same directions."""
 
     def both(self) -> Iterator[tuple[Iterable[Row], Iterable[Row]]]:
         """The groups of each key that is in some input; without rows where it is not in the other."""
-        work = self.context.work
-        firsts = {key: list(rows) for key, rows in groups(self.rows(0), work.keys)}
-        seconds = {key: list(rows) for key, rows in groups(self.rows(1), work.second_keys)}
+        firsts, seconds = ({key: list(rows) for key, rows in groupby(self.rows(side), self.key(side))} for side in (0, 1))
         for key, rows in firsts.items():
             yield rows, seconds.pop(key, [])
         for rows in seconds.values():

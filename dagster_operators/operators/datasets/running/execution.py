@@ -150,6 +150,7 @@ class Execution:
             behind.aggregators, {name: accumulator.value for name, accumulator in results.accumulators.items()},
             dict(results.supersteps), dict(results.rows),
             {name: tuple(chunks) for name, chunks in results.sinks.items()}, self.digest,
+            ways=dict(results.ways),
         )  # fmt: skip
 
     def _kept(self, superstep: Superstep) -> None:

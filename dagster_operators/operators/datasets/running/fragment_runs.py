@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from dagster_operators.operators.datasets.context import Accumulator, add_up
 from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, ExchangeFolder, Stored
 from dagster_operators.operators.datasets.running.fragment_task import Job, Report, Round, SinkWriter, Source
 from dagster_operators.operators.datasets.running.fragments import READ, Fragment, FragmentStep, Incoming, Numbers, Outgoing
@@ -90,6 +91,7 @@ class FragmentRuns:
         for report in reports:
             if report.error is not None:
                 raise report.error
+        _require_equal_keys(fragments, reports)
         outgoing = [out for fragment in fragments for out in fragment.outgoing]
         for out in outgoing:
             self.stored[out.stored] = Stored()
@@ -163,6 +165,7 @@ class FragmentRuns:
         self.stored.update(superstep.stored)
         self.results.supersteps.update(superstep.supersteps)
         self.results.rows.update(superstep.rows)
+        self.results.ways.update(superstep.ways)
         self.results.sinks.update({name: list(chunks) for name, chunks in superstep.sinks.items()})
         self.results.accumulators.update({name: Accumulator(value) for name, value in superstep.accumulators.items()})
         self._taken = set(superstep.accumulators)
@@ -173,6 +176,16 @@ class FragmentRuns:
             self.results.accumulators[name].combine = values[name].combine
             self._taken.discard(name)
         add_up(self.results.accumulators, values)
+
+
+def _require_equal_keys(fragments: Sequence[Fragment], reports: Iterable[Report]) -> None:
+    """Refuse operators whose inputs have keys of types that are never equal: a task may have seen rows of one input alone."""
+    met: defaultdict[tuple[int, int], KeyKinds] = defaultdict(KeyKinds)
+    for report in reports:
+        for place, kinds in report.key_kinds.items():
+            met[place].add(kinds)
+    for (number, step), kinds in met.items():
+        kinds.require_equality(next(other.name for other in fragments[number].steps if other.number == step))
 
 
 def read_by(fragment: Fragment) -> set[int]:

@@ -19,6 +19,7 @@ from dagster_operators.operators.datasets.context import (
 )
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
+from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
 from dagster_operators.operators.datasets.running.by_columns import (
     COLUMNS,
@@ -132,6 +133,7 @@ class Report:
         aggregators: Those of the iteration's aggregators.
         rows: The number of rows that came out of each operator, by its name.
         ways: In how many parts each operator worked by columns, and by rows, by its name and the word.
+        key_kinds: The kinds of the keys that came to the operators with two inputs, by fragment and step.
         error: The failure, if there was one.
     """
 
@@ -142,6 +144,7 @@ class Report:
     aggregators: dict[str, Accumulator] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     ways: Counter[tuple[str, str]] = field(default_factory=Counter)
+    key_kinds: dict[tuple[int, int], KeyKinds] = field(default_factory=dict)
     error: OperatorsError | None = None
 
 
@@ -157,16 +160,17 @@ def run_part(job: Job, number: int, part: int) -> Report:
     remember_records(job.records)
     drivers_as_sent(job.drivers)
     try:
-        _Part(job, job.fragments[number], part, report).run()
+        _Part(job, number, part, report).run()
     except OperatorsError as error:
         report = Report(error=error)
     return report
 
 
 class _Part:
-    def __init__(self, job: Job, fragment: Fragment, part: int, report: Report) -> None:
+    def __init__(self, job: Job, number: int, part: int, report: Report) -> None:
         self._job = job
-        self._fragment = fragment
+        self._number = number
+        self._fragment = fragment = job.fragments[number]
         self._part = part
         self._report = report
         self._results: dict[int, Iterable[Row]] = {}
@@ -205,7 +209,8 @@ class _Part:
         while steps[-1].number in self._chained:
             steps.append(self._chained[steps[-1].number])
         last = steps[-1]
-        inputs = [self._rows(incoming, head) for incoming in head.inputs]
+        with located(operator=head.name):  # a key that rows are sorted by may be null
+            inputs = [self._rows(incoming, head) for incoming in head.inputs]
         if head.strategy == WRITE:
             writer = self._job.sinks[head.name].open(self._job.folder, self._part)
             self._report.sinks[head.name] = writer(inputs[0])
@@ -225,7 +230,9 @@ class _Part:
             contexts = [self._context(step) for step in left]
             tasks = [Step(step.strategy, step.work, context) for step, context in zip(left, contexts, strict=True)]
             run_task(tasks[0], rows, tasks[1:], collect=collect)
-            for context in contexts:
+            for step, context in zip(left, contexts, strict=True):
+                if any(context.key_kinds.sides):
+                    self._report.key_kinds[self._number, step.number] = context.key_kinds
                 add_up(self._report.accumulators, context.accumulators)
                 if context.iteration is not None:
                     add_up(self._report.aggregators, context.iteration.aggregators)

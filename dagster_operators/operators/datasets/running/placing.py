@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import total_ordering
 from typing import Any, Final
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.operators.datasets.rows import Key, Row, in_order, key_of
 from dagster_operators.operators.datasets.running.fragments import Outgoing
 from dagster_operators.operators.datasets.running.part_numbers import part_of
@@ -33,10 +33,23 @@ def placing(out: Outgoing, part: int) -> Callable[[Row], int]:
         return _in_ranges(out.ordering, out.bounds)
     if out.keys is None:
         return _in_turns(part, count)
-    key = key_of(out.keys)
+    key = _named(key_of(out.keys), out.reader)
     if out.ship is Ship.CUSTOM:
         return lambda row: asked(out.partitioner, key(row)[0], count, out.reader)
     return lambda row: part_of(key(row), count)
+
+
+def _named(key: Callable[[Row], Key], operator: str) -> Callable[[Row], Key]:
+    """A function that gives a row's key; its errors name the operator that wants the key, not the one that gives the row."""
+
+    def named(row: Row) -> Key:
+        try:
+            return key(row)
+        except OperatorsError as error:
+            error.locate(operator=operator)
+            raise
+
+    return named
 
 
 def _in_turns(part: int, count: int) -> Callable[[Row], int]:

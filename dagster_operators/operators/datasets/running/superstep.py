@@ -18,7 +18,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.operators.datasets.running.exchange_files import Chunk, Stored
 from dagster_operators.operators.datasets.running.packed_rows import packed, unpacked
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the form of records. A record of another one is not read."""
 
 _FILE: Final = re.compile(r"[\w-]+\.(rows|parquet)")
@@ -46,6 +46,7 @@ class Superstep:
         plan: A digest of the plan.
         identity: A digest of the work, of which the rows are.
         inputs: The rows of each stream that came in.
+        ways: In how many parts each operator worked by columns, and by rows, so far, by its name and the word.
     """
 
     iteration: int
@@ -64,6 +65,7 @@ class Superstep:
     plan: str
     identity: str = ""
     inputs: tuple[tuple[Chunk, ...], ...] = field(default=())
+    ways: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -94,6 +96,7 @@ class Superstep:
         for name in ("workset", "solution"):
             written[name] = None if written[name] is None else _of_stored(written[name])
         written["stored"] = {str(number): _of_stored(stored) for number, stored in self.stored.items()}
+        written["ways"] = [[*place, number] for place, number in self.ways.items()]
         written["sinks"] = {name: [astuple(chunk) for chunk in chunks] for name, chunks in self.sinks.items()}
         written["inputs"] = [[astuple(chunk) for chunk in chunks] for chunks in self.inputs]
         body = json.dumps(written, separators=(",", ":")).encode()
@@ -119,9 +122,11 @@ class Superstep:
             stored = {int(number): _stored(parts) for number, parts in read["stored"].items()}
             sinks = {name: tuple(map(_chunk, chunks)) for name, chunks in read["sinks"].items()}
             inputs = tuple(tuple(map(_chunk, chunks)) for chunks in read["inputs"])
+            ways = {(str(name), str(word)): int(number) for name, word, number in read["ways"]}
             places = {name: tuple(map(int, read[name])) for name in ("fragments", "iterations")}
             given = {**{entry.name: read[entry.name] for entry in fields(cls)}, **values, **places}
             rows = {"workset": _stored(read["workset"]), "solution": solution, "stored": stored, "sinks": sinks, "inputs": inputs}
+            given["ways"] = ways
             return cls(**{**given, **rows})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StorageError(f"the record of a superstep cannot be read: {error}", remedy=_BEGIN_ANEW) from error

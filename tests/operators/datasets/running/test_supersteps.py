@@ -158,6 +158,7 @@ def test_accumulators_have_the_values_of_an_attempt_without_a_cut(components, tm
     assert whole.run() == expected
     assert cut.results.accumulators["calls"].value == whole.results.accumulators["calls"].value
     assert cut.results.supersteps == whole.results.supersteps
+    assert cut.results.ways == whole.results.ways, "a picture says of what ran before, too, which way it went"
     assert cut.results.jobs < whole.results.jobs
 
 
@@ -253,7 +254,8 @@ def superstep_of(file: Any, **values: Any) -> Superstep:
 
 
 def test_a_record_comes_back_as_it_was():
-    superstep = superstep_of("1-0-0a.rows", aggregators={"n": (1, "a"), "none": None})
+    ways = {("map", "by rows"): 2, ("map", "by columns"): 1}
+    superstep = superstep_of("1-0-0a.rows", aggregators={"n": (1, "a"), "none": None}, ways=ways)
     assert Superstep.from_bytes(superstep.to_bytes()) == superstep
 
 

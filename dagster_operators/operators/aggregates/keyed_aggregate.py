@@ -85,6 +85,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
+        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
         if inputs[0] is not None:
             state.append(parts.update(inputs[0], self._keys))
         elif not (state.files or context.round):  # all rows have one row, also if there are none
@@ -94,6 +95,8 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
         state.fold(lambda frame: parts.merge(frame, self._keys))
         if new is None:
             return None
+        if old is None and first_of_epoch:  # one row for each key already: there is nothing to bring together
+            return self._results(new, parts)
         return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), parts)
 
     @property
@@ -101,7 +104,10 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
         return list(map(quoted, self.logical.keys))
 
     def _finish(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
-        return parts.merge(frame, self._keys).selectExpr(*self._keys, *parts.results)
+        return self._results(parts.merge(frame, self._keys), parts)
+
+    def _results(self, merged: DataFrame, parts: Decomposition) -> DataFrame:
+        return merged.selectExpr(*self._keys, *parts.results)
 
 
 def _no_rows(session: SparkSession, schema_json: str) -> DataFrame:

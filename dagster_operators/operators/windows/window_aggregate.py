@@ -85,13 +85,23 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         name, parts, waiting = self.logical.name, self.logical.parts.typed(analysed.facts), self._waiting(context.varying)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
+        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
         if inputs[0] is not None:
             on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
             state.append(parts.update(on_time, [*self._keys, PANE]))
         end = context.watermark_end(name)
         closing = waiting.panes_closing(state, begin, end)
+        others = [file for file in state.files if not file.fresh and waiting.may_close(file, begin, end)]
         waiting.tidy(state, end, lambda panes: parts.merge(panes, [*self._keys, PANE]))
-        return None if closing is None else self._finish(waiting, waiting.starts(closing, begin, end), parts)
+        if closing is None:
+            return None
+        starts = waiting.starts(closing, begin, end)
+        if first_of_epoch and not others and self.logical.window.size == self.logical.window.slide:
+            return self._results(waiting, starts, parts)  # one row for each key and window already
+        return self._finish(waiting, starts, parts)
 
     def _finish(self, waiting: PlacedRows, starts: DataFrame, parts: Decomposition) -> DataFrame:
-        return parts.merge(starts, [*self._keys, START]).selectExpr(*self._keys, *waiting.bounds, *parts.results)
+        return self._results(waiting, parts.merge(starts, [*self._keys, START]), parts)
+
+    def _results(self, waiting: PlacedRows, merged: DataFrame, parts: Decomposition) -> DataFrame:
+        return merged.selectExpr(*self._keys, *waiting.bounds, *parts.results)

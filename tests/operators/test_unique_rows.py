@@ -1,0 +1,79 @@
+"""Rows of which each key has one are not brought together again: in the engine's own plan nothing aggregates or moves them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.operators.aggregates.keyed_aggregate import AggregateKeys
+from dagster_operators.operators.windows.window_aggregate import AggregateWindows
+from tests.engines import ENGINES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MOVES = re.compile(r"HashAggregate|AggregateExec|Exchange|RepartitionExec: partitioning=Hash")
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The engine's plans of what aggregates give, epoch by epoch."""
+    noted: list[str] = []
+    for kind in (AggregateKeys, AggregateWindows):
+
+        def run(self: Any, *given: Any, before: Callable[..., Any] = kind.run) -> Any:
+            rows, text = before(self, *given), io.StringIO()
+            if rows is not None:
+                with contextlib.redirect_stdout(text):
+                    rows.explain()
+                noted.append(text.getvalue())
+            return rows
+
+        monkeypatch.setattr(kind, "run", run)
+    return noted
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return datetime(2024, 1, 1, hour, minute, tzinfo=UTC)
+
+
+def rows_of(root: Path, batches: list[list[dict[str, Any]]]) -> tuple[do.Pipeline, do.Stream]:
+    pipeline = do.Pipeline("p", root=str(root), engine=ENGINES["sail"])
+    source = do.MemorySource(batches, schema="k string, v long, t timestamp")
+    return pipeline, pipeline.source("rows", source, event_time="t", finished=True)
+
+
+@pytest.mark.usefixtures("sail")
+def test_an_aggregate_merges_only_with_rows_of_earlier_epochs(tmp_path: Path, plans: list[str]) -> None:
+    batches = [[{"k": k, "v": 1, "t": at(1)} for k in "aab"], [{"k": k, "v": 5, "t": at(2)} for k in "bc"]]
+    pipeline, rows = rows_of(tmp_path, batches)
+    rows.key_by("k").aggregate(n="count(*)", mean="avg(v)", keys="count(DISTINCT v)", name="sums").to_table("sums")
+    pipeline.run_until_caught_up()
+    found = sorted((row["k"], row["n"], row["mean"], row["keys"]) for row in pipeline.read("sums").collect())
+    assert found == [("a", 2, 1.0, 1), ("b", 2, 3.0, 2), ("c", 1, 5.0, 1)]
+    assert [bool(MOVES.search(plan)) for plan in plans] == [False, True]
+
+
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize(
+    ("window", "merges", "counts"),
+    [(do.Tumbling("1 hour"), [False, True], [1, 3, 1]), (do.Sliding("2 hours", "1 hour"), [True, True], [1, 1, 1, 3, 4])],
+)
+def test_windows_merge_only_what_several_panes_or_epochs_have(
+    tmp_path: Path, plans: list[str], window: do.Window, merges: list[bool], counts: list[int]
+) -> None:
+    batches = [[{"k": "a", "v": 1, "t": at(1)}, *({"k": "a", "v": 1, "t": at(3, minute)} for minute in (0, 5))]]
+    batches.append([{"k": "a", "v": 1, "t": at(3, 50)}, {"k": "a", "v": 1, "t": at(4)}])
+    pipeline, rows = rows_of(tmp_path, batches)
+    rows.key_by("k").window(window).aggregate(n="count(*)", name="sums").to_table("sums")
+    pipeline.run_until_caught_up()
+    found = sorted((row["window_start"], row["n"]) for row in pipeline.read("sums").collect())
+    assert sorted(n for _, n in found) == sorted(counts), found
+    assert [bool(MOVES.search(plan)) for plan in plans[:2]] == merges

@@ -8,6 +8,7 @@ from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.data_set import CustomUnaryOperation, DataSet
 from dagster_operators.api.datasets.local_program import LocalProgram
 from dagster_operators.api.datasets.rows_at_hand import from_collection
+from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.context import Accumulator, Aggregator, IterationContext, RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, TaskContext, Work, driver_for
 from dagster_operators.optimizer.candidates import Candidate, Channel
@@ -26,6 +27,7 @@ __all__ = [
     "UNKNOWN",
     "Accumulator",
     "Aggregator",
+    "ArrowFunction",
     "Bag",
     "BinaryDescriptor",
     "Candidate",

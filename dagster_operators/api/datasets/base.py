@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
+from dagster_operators.api.datasets.arrow_calls import require_use
 from dagster_operators.api.datasets.calls.annotated import Annotated
 from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several, require_function
 from dagster_operators.api.datasets.row_types import RowType, Types
@@ -30,6 +31,10 @@ class Operation(ABC):
     kind: ClassVar[str]
     """The kind that plans show."""
     is_union: ClassVar[bool] = False
+    takes_arrow: ClassVar[bool] = False
+    """Whether its function may be one over Arrow."""
+    keeps_columns: ClassVar[bool] = False
+    """Whether its rows have the columns that come."""
     takes_over_parallelism: ClassVar[bool] = False
     """Whether it has as many parts as its input where nobody says otherwise, so that both work in one task."""
 
@@ -140,6 +145,7 @@ class Bag(Annotated):
         given = getattr(operation, "function", None)
         if given is not None:
             require_function(given, operation.kind)
+            require_use(given, operation.kind, schema, takes_arrow=operation.takes_arrow, keeps_columns=operation.keeps_columns)
         result = type(self)(operation, (self, *more), fields or names_in(schema))
         result.declared = schema
         result.typed_by = typed_by
@@ -306,6 +312,7 @@ class Translation:
         nodes: The operators that are there already, by their data sets.
         forced: Whether all operators have that number, as those of a round.
         estimates: How much there is of the streams.
+        types_of: The types of a data set's fields, as far as they are known.
     """
 
     def __init__(
@@ -315,10 +322,12 @@ class Translation:
         *,
         forced: bool = False,
         estimates: Mapping[StreamRef, Estimate] | None = None,
+        types_of: Callable[[Bag], Types] = lambda bag: bag.types,
     ) -> None:
         self.parallelism = parallelism
         self.forced = forced
         self.estimates = estimates or {}
+        self.types_of = types_of
         self.nodes = dict(nodes or {})
         self._unions: set[Bag] = set()
         """The unions whose inputs have their operators."""
@@ -366,7 +375,7 @@ class Translation:
 
     def within(self, parallelism: int, starts: Mapping[Bag, Node]) -> Translation:
         """The translation of a round, which may read what is outside."""
-        return Translation(parallelism, {**self.nodes, **starts}, forced=True, estimates=self.estimates)
+        return Translation(parallelism, {**self.nodes, **starts}, forced=True, estimates=self.estimates, types_of=self.types_of)
 
     def parallelism_of(self, data_set: Bag) -> int:
         """How many parts a data set has: its own number, that of its input where it takes it over, or the program's."""

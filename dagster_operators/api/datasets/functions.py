@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
+from dagster_operators.api.datasets.arrow_calls import require_use
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.key_values import largest, smallest
@@ -93,6 +94,7 @@ def around(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[.
     2
     """
     require_function(function)
+    require_use(function, None, None, takes_arrow=False, keeps_columns=True)
     return Wrapped(function, call) if isinstance(function, RichFunction) else call
 
 

@@ -19,6 +19,7 @@ from dagster_operators.api.datasets.operations.grouped import (
 from dagster_operators.api.datasets.operations.row_wise import Mapped
 from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.optimizer.properties.fields import Field
 from dagster_operators.optimizer.properties.ordering import Direction, Ordering
 
@@ -176,6 +177,8 @@ class Grouping(OtherNames, Generic[B]):
         return self._group_reduced(function, combine, schema=schema)
 
     def _group_reduced(self, function: GroupFunction, combine: GroupFunction | None, **result: Any) -> B:
+        self._refuse_arrow(function)
+        self._refuse_arrow(combine)
         source, keyed = with_key(self._data_set, self._keys), self._keys.function
         reduce, fewer = function, combine
         if keyed is not None:
@@ -193,6 +196,7 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").combine_group(lambda group: [len(list(group))]))
         [2, 1]
         """
+        self._refuse_arrow(function)
         source = with_key(self._data_set, self._keys)
         call = function if self._keys.function is None else around(function, lambda rows: function(unkeyed(rows)))
         return source.derive(GroupCombinedBag(self._keys.fields, call, within=self._within), schema=schema)
@@ -315,6 +319,13 @@ class Grouping(OtherNames, Generic[B]):
             return (row for number, row in enumerate(rows) if number < count)
 
         return self._group_reduced(take, take, fields=self._data_set.fields, typed_by=same_as(self._data_set))
+
+    def _refuse_arrow(self, function: object) -> None:
+        if isinstance(function, ArrowFunction) and self._keys.function is not None:
+            raise PipelineError(
+                "groups of a computed key are no tables of columns", operator=self._data_set.shown,
+                remedy="make the key a field, and group by that: map(function, schema='key string, k string, v long')",
+            )  # fmt: skip
 
     def _refuse_order(self, call: str) -> None:
         if self._within is not None:

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
+from dagster_operators.api.datasets.arrow_calls import require_known_columns
 from dagster_operators.api.datasets.base import Bag, Operation, Translation, explicit_parallelism
 from dagster_operators.api.datasets.operations.kept import KEPT, KeptRows
 from dagster_operators.api.datasets.operations.rounds import DeltaRounds
 from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
 from dagster_operators.api.datasets.stream_input import StreamInput
-from dagster_operators.api.datasets.types_of_fields import schema_of
+from dagster_operators.api.datasets.types_of_fields import KnownTypes, schema_of
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.content import closed_over, exact_digest_of
 from dagster_operators.graph.ports import StreamRef
@@ -93,11 +94,16 @@ class StreamProgram(DataSetProgram):
     @override
     def schemas(self, inputs: Sequence[Schema]) -> Mapping[str, Schema]:
         of_streams = dict(zip(self._refs, inputs, strict=True))
-        return {name: schema_of(bag, of_streams) for name, bag in self._program.items()}
+        schemas = {name: schema_of(bag, of_streams) for name, bag in self._program.items()}
+        require_known_columns(bags_before(*self._program.values()), KnownTypes(of_streams).of)
+        return schemas
 
     @override
-    def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
-        translation = Translation(parallelism, estimates=dict(zip(self._inputs, estimates, strict=True)))
+    def plan(
+        self, parallelism: int, estimates: Sequence[Estimate], columns: Sequence[Schema] = ()
+    ) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
+        types = KnownTypes(dict(zip(self._refs, columns, strict=bool(columns))))
+        translation = Translation(parallelism, estimates=dict(zip(self._inputs, estimates, strict=True)), types_of=types.of)
         sinks = [
             Sink(name, translation.node(bag), parallelism=explicit_parallelism(bag) or parallelism)
             for name, bag in self._program.items()

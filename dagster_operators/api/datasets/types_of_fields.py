@@ -56,18 +56,37 @@ def types_of(data_set: Bag, inputs: Mapping[StreamRef, Schema]) -> Types:
     Raises:
         PipelineError: Types within the program do not fit: keys of different types, a union of different rows, and the like.
     """
-    known: dict[Bag, Types] = {}
-    waiting = [data_set]
-    while waiting:
-        current = waiting[-1]
-        missing = [source for source in current.read if source not in known]
-        if missing:
-            waiting += missing
-            continue
-        waiting.pop()
-        operation = current.operation
-        if isinstance(operation, StreamInput):
-            known[current] = tuple(field.type for field in inputs[operation.stream].fields)
-        else:
-            known[current] = current.typed(known)
-    return known[data_set]
+    return KnownTypes(inputs).of(data_set)
+
+
+class KnownTypes:
+    """The types of data sets' fields, once the columns of the streams are known.
+
+    Args:
+        inputs: The columns of each stream.
+    """
+
+    def __init__(self, inputs: Mapping[StreamRef, Schema]) -> None:
+        self._inputs = inputs
+        self._known: dict[Bag, Types] = {}
+
+    def of(self, data_set: Bag) -> Types:
+        """The types of a data set's fields.
+
+        Raises:
+            PipelineError: Types within the program do not fit: keys of different types, a union of different rows, and the like.
+        """
+        waiting, known = [data_set], self._known
+        while waiting:
+            current = waiting[-1]
+            missing = [source for source in current.read if source not in known]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            operation = current.operation
+            if isinstance(operation, StreamInput) and operation.stream in self._inputs:
+                known[current] = tuple(field.type for field in self._inputs[operation.stream].fields)
+            else:
+                known[current] = current.typed(known)
+        return known[data_set]

@@ -35,13 +35,17 @@ class Attempt:
         name: The operator.
         context: What the stage offers.
         columns: The columns of each data set, by the name of its sink.
+        streams: The columns of each stream.
     """
 
-    def __init__(self, program: DataSetProgram, name: str, context: StageContext, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: DataSetProgram, name: str, context: StageContext, columns: Mapping[str, str], streams: Sequence[str]
+    ) -> None:
         self._program = program
         self._name = name
         self._context = context
         self._columns = columns
+        self._streams = list(map(Schema.from_json, streams))
         self._exchanges = context.exchanges(self._name)
         self._folder = ExchangeFolder(self._exchanges.files, self._exchanges.path, self._exchanges.shipped)
         self._jobs = EngineJobs(context.session, self._program.modules, self._name, self._program.records)
@@ -112,7 +116,7 @@ class Attempt:
         estimates = [
             Estimate(sum(chunk.size for chunk in stream.chunks), sum(chunk.rows for chunk in stream.chunks)) for stream in streams
         ]
-        plan, given = self._program.plan(self._exchanges.parallelism, estimates)
+        plan, given = self._program.plan(self._exchanges.parallelism, estimates, self._streams)
         sources: dict[str, Source] = {
             source: streams[rows] if isinstance(rows, int) else RowsAtHand(rows) for source, rows in given.items()
         }

@@ -79,12 +79,15 @@ class DataSetProgram(ABC):
         """
 
     @abstractmethod
-    def plan(self, parallelism: int, estimates: Sequence[Estimate]) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
+    def plan(
+        self, parallelism: int, estimates: Sequence[Estimate], columns: Sequence[Schema] = ()
+    ) -> tuple[OptimizedPlan, Mapping[str, int | list[Any]]]:
         """The cheapest plan, and by the name of each of its sources the number of the stream, or the rows at hand.
 
         Args:
             parallelism: The number of parts of operators that say nothing else.
             estimates: How much there is of each stream, and behind them of the solution set that is kept.
+            columns: The columns of each stream, where they are known.
         """
 
 
@@ -163,7 +166,20 @@ def _everything(inputs: Sequence[StreamType]) -> frozenset[tuple[int, str]]:
 
 
 @dataclass(frozen=True)
-class DataSetWork(RelationalOperator[Mapping[str, str]]):
+class ProgramColumns:
+    """The columns of a program's rows, each as a schema in JSON.
+
+    Attributes:
+        results: Those of each data set, by the name of its sink.
+        streams: Those of each stream.
+    """
+
+    results: Mapping[str, str]
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataSetWork(RelationalOperator[ProgramColumns]):
     """A program of data sets at work.
 
     Attributes:
@@ -173,20 +189,22 @@ class DataSetWork(RelationalOperator[Mapping[str, str]]):
     logical: DataSets
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[Mapping[str, str]]:
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[ProgramColumns]:
+        streams = [schema_of(frame) for frame in inputs]
         with located(operator=self.logical.name):
-            schemas = self.logical.program.schemas([schema_of(frame) for frame in inputs])
+            schemas = self.logical.program.schemas(streams)
             for schema in schemas.values():
                 schema.to_arrow()  # workers are given the types
         texts = {name: schema.to_json() for name, schema in schemas.items()}
         frames = {name: empty(inputs[0].sparkSession, text) for name, text in texts.items()}
         states = {_SOLUTION: frames.pop(KEPT_SINK)} if self.states else {}
-        return Analysis(frames.pop(SINK), states, frames, facts=texts)
+        facts = ProgramColumns(texts, tuple(schema.to_json() for schema in streams))
+        return Analysis(frames.pop(SINK), states, frames, facts=facts)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Mapping[str, str]]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[ProgramColumns]) -> Rows:
         program, name = self.logical.program, self.logical.name
-        attempt = Attempt(program, name, context, analysed.facts)
+        attempt = Attempt(program, name, context, analysed.facts.results, analysed.facts.streams)
         state = context.state(name, _SOLUTION) if self.states else None
         plan, results = attempt.run(inputs if state is None else [*inputs, state.read(lambda _: True)])
         if text := drawn_of(plan, results):

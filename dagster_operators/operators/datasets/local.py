@@ -19,7 +19,7 @@ from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.operators.datasets.running.placing import asked
-from dagster_operators.operators.datasets.task import Step, run_task
+from dagster_operators.operators.datasets.task import Step, is_over_arrow, run_arrow, run_task
 from dagster_operators.optimizer.candidates import Candidate, Channel, Loop
 from dagster_operators.optimizer.iterations import BulkIteration, DeltaIteration
 from dagster_operators.optimizer.planning import OptimizedPlan
@@ -105,9 +105,8 @@ class LocalExecution:
             )
             for subtask in range(candidate.parallelism)
         ]
-        results = [
-            run_task(Step(candidate.driver, work, context), [parts[context.subtask] for parts in inputs]) for context in contexts
-        ]
+        steps = [Step(candidate.driver, work, context) for context in contexts]
+        results = [_rows_of(step, [parts[step.runtime.subtask] for parts in inputs]) for step in steps]
         kinds = KeyKinds()
         for context in contexts:
             kinds.add(context.key_kinds)
@@ -178,6 +177,10 @@ class LocalExecution:
             self._results.pop(id(candidate), None)
         self._results.update(begin)
         return [self._parts(end) for end in ends]
+
+
+def _rows_of(step: Step, inputs: Sequence[list[Row]]) -> list[Row]:
+    return list(run_arrow(step, *inputs)) if is_over_arrow(step.strategy, step.work) else run_task(step, inputs)
 
 
 def _loop_of(candidate: Candidate) -> Loop:

@@ -13,6 +13,8 @@ from traceback import walk_tb
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.operators.datasets.arrow_call import ArrowCall
+from dagster_operators.operators.datasets.columns.column_rows import ColumnRows
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, TaskContext, Work, drivers_of
 from dagster_operators.operators.datasets.rows import Row, snapshot
@@ -20,6 +22,8 @@ from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.strategies import DriverStrategy
 
 _OWN: Final = "dagster_operators"
+_COMPILED: Final = (".pyx", ".pxi")
+"""The files of what was compiled from Python, as Arrow and numpy: they are nobody's code here."""
 _COMBINERS: Final = (strategies.SORTED_GROUP_COMBINE, strategies.ALL_GROUP_REDUCE_COMBINE)
 
 
@@ -40,8 +44,42 @@ class Step:
     @property
     def function(self) -> Any:
         """The user's function that is called: a combiner's own, where there is one."""
-        combines = self.strategy in _COMBINERS and self.work.combine is not None
-        return self.work.combine if combines else self.work.function
+        return function_of(self.strategy, self.work)
+
+
+def function_of(strategy: DriverStrategy, work: Work) -> Any:
+    """The user's function that is called: a combiner's own, where there is one."""
+    return work.combine if strategy in _COMBINERS and work.combine is not None else work.function
+
+
+def is_over_arrow(strategy: DriverStrategy, work: Work) -> bool:
+    """Whether the function that is called is one over Arrow."""
+    return isinstance(function_of(strategy, work), ArrowCall)
+
+
+def run_arrow(step: Step, rows: Iterable[Row]) -> ColumnRows:
+    """The rows that come out of an operator whose function is one over Arrow.
+
+    Args:
+        step: The operator.
+        rows: The rows of its input.
+
+    Raises:
+        OperatorFailedError: The function failed.
+        SchemaError: It gave something else than is declared.
+    """
+    call, operator, opened = step.function, step.runtime.task, list[Step]()
+    try:
+        _open(step, opened)
+        with _failures_of(operator):
+            results: ColumnRows = call.work(rows, operator)
+        while opened:
+            _close(opened.pop())
+    finally:
+        for left in opened:
+            with suppress(Exception):  # the first failure is the one that counts
+                _close(left)
+    return results
 
 
 def run_task(
@@ -158,7 +196,8 @@ def _place(error: Exception) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for frame, line in walk_tb(error.__traceback__):
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package != _OWN and package not in sys.stdlib_module_names:
+        compiled = frame.f_code.co_filename.endswith(_COMPILED)
+        if package != _OWN and package not in sys.stdlib_module_names and not compiled:
             found = {"file": frame.f_code.co_filename, "line": line}
     return found
 

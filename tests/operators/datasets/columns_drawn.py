@@ -158,10 +158,12 @@ def made(data: DataSet, steps: Sequence[tuple[str, Sequence[int]]]) -> DataSet:
     return data
 
 
-def results(schema: str, rows: Sequence[Row], steps: Any, parallelism: int, folder: Path, *, by_columns: bool) -> list[str]:
+def results(
+    schema: str, rows: Sequence[Row], steps: Any, parallelism: int, folder: Path, *, by_columns: bool, make: Any = made
+) -> list[str]:
     """The rows that come out of a program, as texts that tell all values apart, or its failure."""
     program = LocalProgram(parallelism)
-    plan = program.plan(made(program.rows([], schema=schema).set_parallelism(parallelism), steps))
+    plan = program.plan(make(program.rows([], schema=schema).set_parallelism(parallelism), steps))
     (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, SourceNode))
     given = Given(schema, rows, by_columns)
     try:

@@ -8,12 +8,16 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.api.datasets.arrow_calls import arrow_call
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.functions import aggregated
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
 from dagster_operators.operators.datasets.columns.groups import ExtremeOfGroups, FirstOfGroups, GroupAggregates
+from dagster_operators.operators.datasets.context import RichFunction
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.key_values import key_value
 from dagster_operators.operators.datasets.rows import value_of
@@ -60,7 +64,7 @@ class GroupedOperation(Operation):
             self.kind, data_set.shown, inputs, parallelism=self.parts(parallelism, inputs[0]),
             descriptors=[self.descriptor(data_set)], estimate=data_set.hints.applied(UNKNOWN, inputs[0].estimate),
             forwarding=[forwarding], forwarding_in_order=[self.in_order(forwarding)],
-            broadcasts=translation.broadcasts(data_set), work=self.work(data_set),
+            broadcasts=translation.broadcasts(data_set), work=self.work(data_set, translation),
         )  # fmt: skip
 
     def forwarding(self, data_set: Bag) -> Forwarding:
@@ -86,7 +90,13 @@ class GroupedOperation(Operation):
         """The way of running it."""
         raise NotImplementedError
 
-    def work(self, data_set: Bag) -> Work:
+    def _function(self, data_set: Bag, function: Callable[..., Any], translation: Translation, **groups: Any) -> RichFunction:
+        """A function of groups as a driver calls it."""
+        if isinstance(function, ArrowFunction):
+            return arrow_call(data_set, function, Shape.GROUPS, translation, keys=self.keys, **groups)
+        return data_set.function(function, several=True)
+
+    def work(self, data_set: Bag, translation: Translation) -> Work:
         """The work of its drivers."""
         raise NotImplementedError
 
@@ -126,7 +136,7 @@ class ReducedBag(GroupedOperation):
         return Reduced(frozenset(self.keys), None, self.partitioner, combiner=COMBINERS[self.combine_hint])
 
     @override
-    def work(self, data_set: Bag) -> Work:
+    def work(self, data_set: Bag, translation: Translation) -> Work:
         return Work(data_set.function(self.function), keys=self.keys, columns=self._columns(data_set))
 
     def _columns(self, data_set: Bag) -> ColumnWork | None:
@@ -153,6 +163,7 @@ class GroupReducedBag(GroupedOperation):
     within: Ordering | None = None
     keeps_key: bool = False
     kind: ClassVar[str] = "GroupReduce"
+    takes_arrow: ClassVar[bool] = True
 
     @override
     def forwarding(self, data_set: Bag) -> Forwarding:
@@ -177,10 +188,14 @@ class GroupReducedBag(GroupedOperation):
         return GroupReduced(frozenset(self.keys), self.within, self.partitioner, combinable=combinable)
 
     @override
-    def work(self, data_set: Bag) -> Work:
-        source = data_set.inputs[0]
-        combine = None if self.combine is None else source.function(self.combine, several=True)
-        function = data_set.function(self.function, several=True)
+    def work(self, data_set: Bag, translation: Translation) -> Work:
+        combine: Callable[..., Any] | None = None
+        if isinstance(self.combine, ArrowFunction):
+            groups: dict[str, Any] = {"keys": self.keys, "within": self.within, "gathers": True}
+            combine = arrow_call(data_set, self.combine, Shape.GROUPS, translation, combines=True, **groups)
+        elif self.combine is not None:
+            combine = data_set.inputs[0].function(self.combine, several=True)
+        function = self._function(data_set, self.function, translation)
         return Work(function, combine, self.keys, within=self.within, columns=self._columns(data_set))
 
     def _columns(self, data_set: Bag) -> ColumnWork | None:
@@ -200,6 +215,7 @@ class GroupCombinedBag(GroupedOperation):
 
     within: Ordering | None = None
     kind: ClassVar[str] = "GroupCombine"
+    takes_arrow: ClassVar[bool] = True
 
     @override
     def types(self, operator: str, rows: Sequence[RowType]) -> Types:
@@ -216,8 +232,9 @@ class GroupCombinedBag(GroupedOperation):
         return GroupCombined() if self.keys else GroupCombined(strategies.ALL_GROUP_COMBINE)
 
     @override
-    def work(self, data_set: Bag) -> Work:
-        return Work(data_set.function(self.function, several=True), keys=self.keys, within=self.within)
+    def work(self, data_set: Bag, translation: Translation) -> Work:
+        function = self._function(data_set, self.function, translation, within=self.within, gathers=True)
+        return Work(function, keys=self.keys, within=self.within)
 
 
 @dataclass(frozen=True)

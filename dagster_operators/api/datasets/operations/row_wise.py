@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.api.datasets.arrow_calls import arrow_call
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, united
+from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.columns.column_work import PickedFields, positions
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.rows import value_of
@@ -66,6 +69,8 @@ class _OneInput(Operation):
     takes_over_parallelism: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy]
     guess: ClassVar[Callable[[Estimate], Estimate]]
+    shape: ClassVar[Shape]
+    """How a function over Arrow is called."""
 
     @override
     def node(self, data_set: Bag, inputs: Sequence[Node], translation: Translation) -> Node:
@@ -74,11 +79,17 @@ class _OneInput(Operation):
         return Node(
             self.kind, data_set.shown, [source], parallelism=translation.parallelism_of(data_set),
             descriptors=[RowWise(self.strategy)], estimate=estimate, forwarding=[self.forwarding(data_set)],
-            broadcasts=translation.broadcasts(data_set), work=self.work(data_set),
+            broadcasts=translation.broadcasts(data_set), work=self._work(data_set, translation),
         )  # fmt: skip
 
     def forwarding(self, data_set: Bag) -> Forwarding:
         return data_set.forwarding()
+
+    def _work(self, data_set: Bag, translation: Translation) -> Work:
+        function = getattr(self, "function", None)
+        if isinstance(function, ArrowFunction):
+            return Work(arrow_call(data_set, function, self.shape, translation))
+        return self.work(data_set)
 
     def work(self, data_set: Bag) -> Work:
         raise NotImplementedError
@@ -90,6 +101,8 @@ class Mapped(_OneInput):
 
     function: Callable[[Any], Any]
     kind: ClassVar[str] = "Map"
+    takes_arrow: ClassVar[bool] = True
+    shape: ClassVar[Shape] = Shape.ROW_FOR_ROW
     strategy: ClassVar[DriverStrategy] = strategies.MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.same_rows
 
@@ -148,6 +161,8 @@ class FlatMapped(_Emitting):
     """Any number of rows for each."""
 
     kind: ClassVar[str] = "FlatMap"
+    takes_arrow: ClassVar[bool] = True
+    shape: ClassVar[Shape] = Shape.SEVERAL
     strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.several_rows
 
@@ -158,6 +173,9 @@ class Filtered(_OneInput):
 
     function: Callable[[Any], bool]
     kind: ClassVar[str] = "Filter"
+    takes_arrow: ClassVar[bool] = True
+    shape: ClassVar[Shape] = Shape.CONDITION
+    keeps_columns: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.half
 
@@ -180,5 +198,7 @@ class PartsMapped(_Emitting):
     """Any number of rows for each part."""
 
     kind: ClassVar[str] = "MapPartition"
+    takes_arrow: ClassVar[bool] = True
+    shape: ClassVar[Shape] = Shape.PART
     strategy: ClassVar[DriverStrategy] = strategies.MAP_PARTITION
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.unknown

@@ -16,6 +16,7 @@ from dagster_operators.operators.datasets.columns.sorting import is_comparable
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import ChunkWriter
 from dagster_operators.operators.datasets.running.fragments import JOINED, READ, WRITE, FragmentStep, Outgoing
+from dagster_operators.operators.datasets.task import is_over_arrow
 from dagster_operators.optimizer.strategies import Ship
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row
 
 def takes_columns(step: FragmentStep) -> bool:
     """Whether a step does something with columns that come to it."""
-    return step.work.columns is not None or step.strategy.name in _OWN or step.strategy == WRITE
+    own = step.work.columns is not None or step.strategy.name in _OWN or step.strategy == WRITE
+    return own or is_over_arrow(step.strategy, step.work)
 
 
 def is_nothing(rows: Iterable[Row]) -> bool:

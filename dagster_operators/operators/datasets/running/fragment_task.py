@@ -42,7 +42,7 @@ from dagster_operators.operators.datasets.running.fragments import (
 )
 from dagster_operators.operators.datasets.running.packed_rows import remember_records
 from dagster_operators.operators.datasets.running.placing import SAMPLED, KeySample, placing
-from dagster_operators.operators.datasets.task import Step, run_task
+from dagster_operators.operators.datasets.task import Step, is_over_arrow, run_arrow, run_task
 from dagster_operators.optimizer.strategies import Ship
 
 _OWN: Final = (READ, JOINED, WRITE, UPDATE)
@@ -199,6 +199,7 @@ class _Part:
         (reader,) = (other for other in self._fragment.steps for incoming in other.inputs if incoming.step == step.number)
         (*others, incoming) = reader.inputs
         fits = not others and incoming.order is None and not reader.broadcasts and reader.strategy not in _OWN
+        fits = fits and not is_over_arrow(reader.strategy, reader.work)  # it takes columns, and no row by itself
         return reader if fits and reader.strategy.chained else None
 
     def _leaving(self, step: FragmentStep) -> list[Outgoing]:
@@ -216,7 +217,7 @@ class _Part:
             self._report.sinks[head.name] = writer(inputs[0])
             return
         with located(operator=head.name):
-            rows, left = worked(steps, inputs)
+            rows, left = self._worked(steps, inputs)
             for number, step in enumerate(steps):
                 self._report.ways[step.name, COLUMNS if number < len(steps) - len(left) else ROWS] += 1
             if not left:
@@ -233,10 +234,31 @@ class _Part:
             for step, context in zip(left, contexts, strict=True):
                 if any(context.key_kinds.sides):
                     self._report.key_kinds[self._number, step.number] = context.key_kinds
-                add_up(self._report.accumulators, context.accumulators)
-                if context.iteration is not None:
-                    add_up(self._report.aggregators, context.iteration.aggregators)
+            self._add_up(contexts)
         finish()
+
+    def _worked(
+        self, steps: Sequence[FragmentStep], inputs: Sequence[Iterable[Row]]
+    ) -> tuple[Sequence[Iterable[Row]], Sequence[FragmentStep]]:
+        """What comes out of the first of some steps, as many as work by columns, and the steps that are left."""
+        first, *behind = steps
+        if not is_over_arrow(first.strategy, first.work):
+            return worked(steps, inputs)
+        context = self._context(first)
+        rows = run_arrow(Step(first.strategy, first.work, context), inputs[0])
+        self._add_up([context])
+        if first.claims is not None:
+            check = first.claims.check(self._part, self._fragment.parallelism, first.name)
+            for row in rows:
+                check(row)
+        return worked(behind, [rows])
+
+    def _add_up(self, contexts: Iterable[RuntimeContext]) -> None:
+        """Add what functions added to their accumulators and aggregators."""
+        for context in contexts:
+            add_up(self._report.accumulators, context.accumulators)
+            if context.iteration is not None:
+                add_up(self._report.aggregators, context.iteration.aggregators)
 
     def _own(self, step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row]:
         if step.strategy == UPDATE:

@@ -16,6 +16,7 @@ _OPERATORS = {
     "change_events": ("connectors.change_events:ChangeEvents", "change_streams", "stream.from_debezium"),
     "data_sets": ("datasets.data_sets:DataSets", "data_sets", ""),
     "data_sets_with_state": ("datasets.data_sets:DataSetsWithState", "data_sets", ""),
+    "groups_over_epochs": ("datasets.over_epochs:GroupsOverEpochs", "data_sets", ""),
     "deduplicate_changes": ("relational.deduplicate_changes:DeduplicateChanges", "deduplicate", ""),
     "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
     "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),

@@ -523,3 +523,11 @@ class DataSetsWithState(_message.Message):
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     program: _values_pb2.Code
     def __init__(self, program: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...
+
+class GroupsOverEpochs(_message.Message):
+    __slots__ = ("merge", "keys")
+    MERGE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    merge: _values_pb2.Code
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, merge: _Optional[_Union[_values_pb2.Code, _Mapping]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -6,6 +6,8 @@ import pyarrow as pa
 
 import dagster_operators as do
 from dagster_operators.api.datasets.data_set import DataSet
+from dagster_operators.api.datasets.over_all import OverAll
+from dagster_operators.api.datasets.over_epochs import MergeOfOperation
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.stream_program import StreamProgram
 from dagster_operators.connectors.change_events import ChangeEvents
@@ -14,6 +16,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.datasets.data_sets import DataSets, DataSetsWithState
+from dagster_operators.operators.datasets.over_epochs import GroupsOverEpochs
 from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.operators.frontier.definition import Definition
@@ -100,6 +103,14 @@ WINDOW = {"keys": ("k",), "event_time": "t"}
 def iterated(records):
     loop = records.iterate_delta(records, 3, "k", keep=True)
     return loop.close_with(loop.workset, loop.workset.map(doubled, schema="k string, v long"))
+
+
+def added(first, second):
+    return (first[0], first[1] + second[1])
+
+
+def merge_of(data_set):
+    return MergeOfOperation(data_set, data_set.operation, OverAll())
 
 
 RECORDS = DataSet(StreamInput(StreamRef("rows"), None), (), ("k", "v"))
@@ -205,5 +216,6 @@ SAMPLES = [
     Upsert(name="a", keys=("k",)),
     DataSets(name="a", program=StreamProgram(RECORDS.map(doubled, schema="k string"), [StreamRef("rows")])),
     DataSetsWithState(name="a", program=StreamProgram(iterated(RECORDS), [StreamRef("rows")])),
+    GroupsOverEpochs(name="a", merge=merge_of(RECORDS.reduce(added)), keys=("k",)),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

@@ -107,6 +107,7 @@ def everything() -> do.Pipeline:
         keyed.apply(Counting()),
         rows.unary_frontier(do.frontier.Exchange("k"), "by_frontier", handed_on),
         rows.data_set().filter(bool).to_stream(name="bag"),
+        rows.data_set().distinct("k", over="all").to_stream(name="bag_over_all"),
         kept.close_with(changed, changed.filter(bool)).to_stream(name="solution"),
         rows.as_changes("k").latest("v"),
         rows.as_changes("k").through(Latest, keys=("v",)),

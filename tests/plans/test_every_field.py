@@ -21,7 +21,7 @@ from dagster_operators.plans import operators_pb2
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 from dagster_operators.plans.verdict import Level, Stored
 from dagster_operators.plans.verdicts import judge
-from tests.operators.samples import KEPT, RECORDS, SAMPLES, Counting, handed_on
+from tests.operators.samples import KEPT, RECORDS, SAMPLES, Counting, handed_on, merge_of
 
 HELPERS = {"Windows", "Window", "Session", "InputWindow"}
 """Messages that are values of settings."""
@@ -74,6 +74,7 @@ OTHERS: Mapping[tuple[str, str], Any] = {
     ("transform", "function"): sorted,
     ("data_sets", "program"): StreamProgram(RECORDS.map(sorted, schema="k string"), [StreamRef("rows")]),
     ("data_sets_with_state", "program"): StreamProgram(RECORDS.map(sorted, schema="k string"), [StreamRef("rows")]),
+    ("groups_over_epochs", "merge"): merge_of(RECORDS.reduce(max)),
     **{(kind, "window"): window for kind, window in WINDOWS.items()},
 }
 """Another value of settings, where none can be made of what they are."""

@@ -92,7 +92,7 @@ def test_equal_signatures_mean_equal_rows(data):
         assert results[f"first_{step}"] == results[f"second_{step}"]
 
 
-IN_PYTHON_ALONE = {"data_sets", "data_sets_with_state"}
+IN_PYTHON_ALONE = {"data_sets", "data_sets_with_state", "groups_over_epochs"}
 """Kinds of which a plan says what they are, and cannot run them."""
 
 OF_TABLES = {"whole_table", "upsert"}

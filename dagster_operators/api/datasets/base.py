@@ -13,6 +13,7 @@ from typing_extensions import override
 from dagster_operators.api.datasets.arrow_calls import require_use
 from dagster_operators.api.datasets.calls.annotated import Annotated
 from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several, require_function
+from dagster_operators.api.datasets.over_all import OverAll, require_of_epoch
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.api.datasets.schemas import names_in
 from dagster_operators.errors import PipelineError
@@ -37,6 +38,9 @@ class Operation(ABC):
     """Whether its rows have the columns that come."""
     takes_over_parallelism: ClassVar[bool] = False
     """Whether it has as many parts as its input where nobody says otherwise, so that both work in one task."""
+
+    adds_up: ClassVar[bool] = False
+    """Whether it gives of the rows of several epochs together what it gives of those of each."""
 
     @property
     def fixed_parallelism(self) -> int | None:
@@ -114,6 +118,8 @@ class Bag(Annotated):
         """The fields with their types, where their author declares them."""
         self.typed_by: TypedBy | None = None
         """The types of its fields, where they do not follow from those of the inputs."""
+        self.over: OverAll | None = None
+        """How its rows become those over all epochs; None where they are of one."""
         self.called: Bag | None = None
         """The data set whose operation calls the user's function, where this one only takes off what was computed for it."""
         self._types: list[Types] = []
@@ -140,8 +146,12 @@ class Bag(Annotated):
             typed_by: The types of its fields, where they do not follow from those of the inputs.
 
         Raises:
-            PipelineError: The types of the inputs' fields do not fit, or what is given as a function is none.
+            PipelineError: The types of the inputs' fields do not fit, what is given as a function is none, or an input is over
+                all epochs.
         """
+        sources: tuple[Bag, ...] = (self, *more)
+        for source in sources:
+            require_of_epoch(source.over, source.shown)
         given = getattr(operation, "function", None)
         if given is not None:
             require_function(given, operation.kind)
@@ -250,6 +260,7 @@ class Bag(Annotated):
         >>> program.collect(rows.map(Share()).with_broadcast_set(rows.reduce(lambda a, b: a + b), "total"))
         [0.25, 0.75]
         """
+        require_of_epoch(data_set.over, data_set.shown)
         (self.called or self).broadcasts[name] = data_set
         return self
 

@@ -18,6 +18,7 @@ from dagster_operators.api.datasets.operations.grouped import (
 )
 from dagster_operators.api.datasets.operations.row_wise import Mapped
 from dagster_operators.api.datasets.other_names import OtherNames
+from dagster_operators.api.datasets.over_epochs import Over, is_over_all, keeping_key, over_all, require_column_keys
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.optimizer.properties.fields import Field
@@ -131,15 +132,16 @@ class Grouping(OtherNames, Generic[B]):
             )
         return Grouping(self._data_set, self._keys, self._within, partitioner)
 
-    def reduce(self, function: Callable[[Any, Any], Any], combine_hint: str = "OPTIMIZER_CHOOSES") -> B:
+    def reduce(self, function: Callable[[Any, Any], Any], combine_hint: str = "OPTIMIZER_CHOOSES", *, over: Over = "epoch") -> B:
         """Each group reduced to a row: a function makes a row of two, again and again; a row that is alone stays as it is.
 
         Args:
             function: From two rows to one; in any order the result must be the same.
             combine_hint: How rows are combined before they move: ``SORT``, ``HASH``, ``NONE`` or as the optimizer chooses.
+            over: ``"all"`` for the results over all epochs: of the rows of a key so far, in an updating table.
 
         Raises:
-            PipelineError: There is no such hint, or groups are sorted.
+            PipelineError: There is no such hint, or groups are sorted; or results over all epochs are not to be had.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -147,7 +149,10 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").reduce(lambda first, second: (first.k, first.v + second.v)))
         [Row(k='a', v=3), Row(k='b', v=3)]
         """
-        return self._reduced(function, combine_hint)
+        if not is_over_all(over, "Reduce"):
+            return self._reduced(function, combine_hint)
+        require_column_keys(self._keys, "Reduce")
+        return over_all(self._reduced(keeping_key(function, self._keys, self._data_set.fields), combine_hint))
 
     def _reduced(self, function: Callable[[Any, Any], Any], hint: str = "OPTIMIZER_CHOOSES", *, keeps_key: bool = False) -> B:
         if hint not in COMBINERS:
@@ -201,7 +206,7 @@ class Grouping(OtherNames, Generic[B]):
         call = function if self._keys.function is None else around(function, lambda rows: function(unkeyed(rows)))
         return source.derive(GroupCombinedBag(self._keys.fields, call, within=self._within), schema=schema)
 
-    def aggregate(self, kind: str, field: Field) -> B:
+    def aggregate(self, kind: str, field: Field, *, over: Over = "epoch") -> B:
         """A row of each group with an aggregate of a field (``sum``, ``min``, ``max``); other fields are those of any row.
 
         Raises:
@@ -213,9 +218,9 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").aggregate("max", "v"))
         [Row(k='a', v=2), Row(k='b', v=3)]
         """
-        return self.aggregates(((kind, field),))
+        return self.aggregates(((kind, field),), over=over)
 
-    def aggregates(self, parts: Iterable[tuple[str, Field]]) -> B:
+    def aggregates(self, parts: Iterable[tuple[str, Field]], *, over: Over = "epoch") -> B:
         """A row of each group with several aggregates.
 
         >>> import dagster_operators as do
@@ -237,9 +242,22 @@ class Grouping(OtherNames, Generic[B]):
         call, fields = Aggregates(known), {field for _, field in known}
         keeps = not fields & set(self._keys.fields)
         operation = GroupReducedBag(self._keys.fields, call, self._partitioner, call, keeps_key=keeps)
-        return self._data_set.derive(operation, fields=self._data_set.fields)
+        result = self._data_set.derive(operation, fields=self._data_set.fields)
+        return self._over_all(result) if is_over_all(over, "GroupReduce") else result
 
-    def sum(self, field: Field) -> B:
+    def _over_all(self, result: B, *, appends: bool = False, several: bool = False) -> B:
+        require_column_keys(self._keys, result.shown)
+        operation = result.operation
+        if isinstance(operation, GroupReducedBag) and isinstance(operation.function, Aggregates):
+            summed = next((field for kind, field in operation.function.parts if kind == "sum" and field in operation.keys), None)
+            if summed is not None:
+                raise PipelineError(
+                    "a sum of a key is another key, and the next epoch would not find its group", operator=result.shown,
+                    column=self._data_set.row_type.shown(summed), remedy="sum a field that is no part of the key",
+                )  # fmt: skip
+        return over_all(result, appends=appends, several=several)
+
+    def sum(self, field: Field, *, over: Over = "epoch") -> B:
         """The sum of a field of each group.
 
         >>> import dagster_operators as do
@@ -248,9 +266,9 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").sum("v"))
         [Row(k='a', v=3), Row(k='b', v=3)]
         """
-        return self.aggregate("sum", field)
+        return self.aggregate("sum", field, over=over)
 
-    def min(self, field: Field) -> B:
+    def min(self, field: Field, *, over: Over = "epoch") -> B:
         """The smallest value of a field of each group.
 
         >>> import dagster_operators as do
@@ -259,9 +277,9 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").min("v"))
         [Row(k='a', v=1), Row(k='b', v=3)]
         """
-        return self.aggregate("min", field)
+        return self.aggregate("min", field, over=over)
 
-    def max(self, field: Field) -> B:
+    def max(self, field: Field, *, over: Over = "epoch") -> B:
         """The largest value of a field of each group.
 
         >>> import dagster_operators as do
@@ -270,9 +288,9 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").max("v"))
         [Row(k='a', v=2), Row(k='b', v=3)]
         """
-        return self.aggregate("max", field)
+        return self.aggregate("max", field, over=over)
 
-    def min_by(self, *fields: Field) -> B:
+    def min_by(self, *fields: Field, over: Over = "epoch") -> B:
         """The row of each group with the smallest values of some fields, the first one first; of equal ones any.
 
         >>> import dagster_operators as do
@@ -281,9 +299,9 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").min_by("v"))
         [Row(k='a', v=1), Row(k='b', v=3)]
         """
-        return self._extreme(fields, least=True)
+        return self._extreme(fields, over, least=True)
 
-    def max_by(self, *fields: Field) -> B:
+    def max_by(self, *fields: Field, over: Over = "epoch") -> B:
         """The row of each group with the largest values of some fields, the first one first; of equal ones any.
 
         >>> import dagster_operators as do
@@ -292,15 +310,15 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").max_by("v"))
         [Row(k='a', v=2), Row(k='b', v=3)]
         """
-        return self._extreme(fields, least=False)
+        return self._extreme(fields, over, least=False)
 
-    def _extreme(self, fields: tuple[Field, ...], *, least: bool) -> B:
+    def _extreme(self, fields: tuple[Field, ...], over: Over, *, least: bool) -> B:
         places = keys_of(fields, self._data_set.fields).fields
-
         self._data_set.row_type.require_order(places)
-        return self._reduced(Extreme(places, least=least))
+        result = self._reduced(Extreme(places, least=least))
+        return self._over_all(result) if is_over_all(over, "Reduce") else result
 
-    def first(self, count: int) -> B:
+    def first(self, count: int, *, over: Over = "epoch") -> B:
         """So many rows of each group, the first ones where groups are sorted.
 
         Raises:
@@ -318,7 +336,18 @@ class Grouping(OtherNames, Generic[B]):
         def take(rows: Iterable[Any]) -> Iterable[Any]:
             return (row for number, row in enumerate(rows) if number < count)
 
-        return self._group_reduced(take, take, fields=self._data_set.fields, typed_by=same_as(self._data_set))
+        result = self._group_reduced(take, take, fields=self._data_set.fields, typed_by=same_as(self._data_set))
+        if not is_over_all(over, "GroupReduce"):
+            return result
+        if self._within is None:
+            return self._over_all(result, appends=True, several=True)
+        if count > 1:
+            raise PipelineError(
+                f"the first {count} rows of an order are others in each epoch, and an updating table has one row of a key",
+                operator=result.shown, remedy="take the first row; for more use a stream's top, before data_set(): "
+                "stream.key_by('k').top(3, by='v')",
+            )  # fmt: skip
+        return self._over_all(result)
 
     def _refuse_arrow(self, function: object) -> None:
         if isinstance(function, ArrowFunction) and self._keys.function is not None:

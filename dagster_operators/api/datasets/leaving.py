@@ -11,6 +11,7 @@ from dagster_operators.api.additions import undone
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.operations.rounds import RowsOfRound
 from dagster_operators.api.datasets.other_names import OtherNames
+from dagster_operators.api.datasets.over_epochs import stream_over_all
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before, iterations_that_keep
 from dagster_operators.errors import PipelineError
@@ -20,8 +21,22 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-def stream_of(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = MappingProxyType({})) -> Stream:
-    """The stream of a data set's rows, whose operator computes further data sets beside it.
+def stream_of(data_set: Bag, name: str | None) -> Stream:
+    """The stream of a data set's rows: of an epoch, or with those of all epochs before.
+
+    Args:
+        data_set: The data set.
+        name: The operator's name.
+
+    Raises:
+        PipelineError: It is computed of no stream, or of streams of several pipelines.
+    """
+    of_epoch = name if name is None or data_set.over is None else f"{name}_of_epoch"
+    return stream_over_all(data_set, stream_of_epoch(data_set, of_epoch), name)
+
+
+def stream_of_epoch(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = MappingProxyType({})) -> Stream:
+    """The stream of a data set's rows of an epoch, whose operator computes further data sets beside it.
 
     Args:
         data_set: The data set.
@@ -100,7 +115,7 @@ class Leaving(OtherNames, Bag):
         self,
         table: str,
         *,
-        mode: Literal["append", "replace", "upsert"] = "append",
+        mode: Literal["append", "replace", "upsert"] | None = None,
         key: Sequence[str] = (),
         name: str | None = None,
         schema: str | None = None,
@@ -110,8 +125,9 @@ class Leaving(OtherNames, Bag):
 
         Args:
             table: The table's name.
-            mode: ``append``; or ``replace``, with which the table has the rows of the last epoch alone; or ``upsert``, with which
-                a row takes the place of the one with its key. Two rows of a key in one epoch fail it: group by the key first.
+            mode: ``append``, the default; or ``replace``, with which the table has the rows of the last epoch alone; or
+                ``upsert``, with which a row takes the place of the one with its key. Two rows of a key in one epoch fail it:
+                group by the key first. Results over all epochs need no mode: their table has the current row of each key.
             key: The key columns, with ``mode="upsert"``.
             name: The operator's name; by default the table's.
             schema: The columns, as DDL, where they do not follow from those of the streams.

@@ -26,6 +26,7 @@ class StreamInput(Operation):
 
     stream: StreamRef
     origin: Any
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Data Source"
 
     @override

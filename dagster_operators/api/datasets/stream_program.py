@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cached_property
@@ -51,7 +51,7 @@ class StreamProgram(DataSetProgram):
         known = {bag: number for number, bag in enumerate(bags_before(*self.data_sets.values()))}
         outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
         self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
-        self.functions = tuple(dict.fromkeys(function for bag in known for function in _functions_of(bag)))
+        self.functions = tuple(dict.fromkeys(function for bag in known for function in functions_of(bag)))
         self.code = exact_digest_of(
             *self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand))
         )
@@ -83,8 +83,7 @@ class StreamProgram(DataSetProgram):
     @property
     @override
     def modules(self) -> tuple[str, ...]:
-        places = (getattr(function, "__module__", None) or type(function).__module__ for function in self.functions)
-        return tuple(dict.fromkeys(places))
+        return modules_of(self.functions)
 
     @cached_property
     @override
@@ -159,9 +158,7 @@ def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> s
     operation = bag.operation
     if isinstance(operation, StreamInput):
         return f"{known[bag]}: stream {streams.index(operation.stream)}"
-    named = {field.name: getattr(operation, field.name) for field in _settings(operation)}
-    left_out = operation.without_effect | {"rows"}
-    shown = [f"{name}={_shown(value, known)}" for name, value in named.items() if name not in left_out and value is not None]
+    shown = settings_shown(operation, operation.without_effect | {"rows"}, known)
     reads = [str(known[source]) for source in bag.inputs]
     more = [f"{name}: {known[source]}" for name, source in bag.broadcasts.items()]
     of = {
@@ -171,6 +168,24 @@ def _line(bag: Bag, known: Mapping[Bag, int], streams: Sequence[StreamRef]) -> s
     }  # fmt: skip
     said = [f"{name}={value}" for name, value in of.items() if value is not None]
     return f"{known[bag]}: {operation.kind}({', '.join(reads + more)}) {', '.join([*shown, *said])}"
+
+
+def settings_shown(operation: Operation, left_out: Collection[str], known: Mapping[Bag, int] = MappingProxyType({})) -> list[str]:
+    """The settings of an operation, in which functions and other data sets are numbers.
+
+    Args:
+        operation: The operation.
+        left_out: The names of settings that are left out.
+        known: The numbers of data sets.
+    """
+    named = {field.name: getattr(operation, field.name) for field in _settings(operation)}
+    return [f"{name}={_shown(value, known)}" for name, value in named.items() if name not in left_out and value is not None]
+
+
+def modules_of(functions: Iterable[Any]) -> tuple[str, ...]:
+    """The modules that functions come from, each once."""
+    places = (getattr(function, "__module__", None) or type(function).__module__ for function in functions)
+    return tuple(dict.fromkeys(places))
 
 
 def _shown(value: Any, known: Mapping[Bag, int]) -> str:
@@ -199,7 +214,8 @@ def _is_own(value: Any) -> bool:
     return (place or "").partition(".")[0] == _OWN
 
 
-def _functions_of(bag: Bag) -> Iterator[Any]:
+def functions_of(bag: Bag) -> Iterator[Any]:
+    """The user's own functions in the settings of an operation."""
     for field in _settings(bag.operation):
         yield from user_functions(getattr(bag.operation, field.name), set())
 

@@ -9,6 +9,7 @@ from dagster_operators.api.datasets.calls.pairing import PairingCalls
 from dagster_operators.api.datasets.grouping import GroupFunction, Grouping, with_key, without_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of
 from dagster_operators.api.datasets.operations.grouped import Aggregates, First, GroupReducedBag, ReducedBag
+from dagster_operators.api.datasets.over_epochs import Over, is_over_all, over_all, require_column_keys
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
 
@@ -27,8 +28,8 @@ class GroupedCalls(PairingCalls):
         """
         return Grouping(self, keys_of(keys, self.fields))
 
-    def distinct(self, *keys: Field | KeyFunction) -> Self:
-        """A row of each key, whichever; without a key, each row once.
+    def distinct(self, *keys: Field | KeyFunction, over: Over = "epoch") -> Self:
+        """A row of each key, whichever; without a key, each row once. ``over="all"``: once in all epochs.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -39,13 +40,17 @@ class GroupedCalls(PairingCalls):
         key_fields = keys_of(keys or ("*",), self.fields)
         source = with_key(self, key_fields)
         operation = ReducedBag(key_fields.fields, First(), keeps_key=key_fields.function is None)
-        return without_key(source.derive(operation, fields=source.fields), key_fields, self)
+        result = without_key(source.derive(operation, fields=source.fields), key_fields, self)
+        if not is_over_all(over, result.shown):
+            return result
+        require_column_keys(key_fields, result.shown)
+        return over_all(result, appends=True)
 
     @property
     def _all(self) -> Grouping[Self]:
         return Grouping(self, Keys(()))
 
-    def reduce(self, function: Callable[[Any, Any], Any]) -> Self:
+    def reduce(self, function: Callable[[Any, Any], Any], *, over: Over = "epoch") -> Self:
         """All rows reduced to a row: a function makes a row of two, again and again. Without rows there is none.
 
         >>> import dagster_operators as do
@@ -54,7 +59,7 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.reduce(lambda first, second: first + second))
         [6]
         """
-        return self._all.reduce(function)
+        return self._all.reduce(function, over=over)
 
     def reduce_group(self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None) -> Self:
         """The results of a function of all rows; ``combine`` makes fewer rows of the same kind in each part before.
@@ -78,7 +83,7 @@ class GroupedCalls(PairingCalls):
         """
         return self._all.combine_group(function, schema=schema)
 
-    def aggregate(self, kind: str, field: Field) -> Self:
+    def aggregate(self, kind: str, field: Field, *, over: Over = "epoch") -> Self:
         """A row with an aggregate of a field of all rows (``sum``, ``min``, ``max``); other fields are those of any row.
 
         >>> import dagster_operators as do
@@ -87,7 +92,7 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.aggregate("sum", "v"))
         [Row(k='b', v=3)]
         """
-        return self._all.aggregate(kind, field)
+        return self._all.aggregate(kind, field, over=over)
 
     def and_aggregate(self, kind: str, field: Field) -> Self:
         """A row with a further aggregate.
@@ -105,9 +110,9 @@ class GroupedCalls(PairingCalls):
         if not isinstance(operation, GroupReducedBag) or not isinstance(operation.function, Aggregates):
             raise PipelineError("there is no aggregate to add to", operator=self.shown, remedy="write aggregate(...) before")
         grouping = Grouping(self._source, Keys(operation.keys), None, operation.partitioner)
-        return grouping.aggregates((*operation.function.parts, (kind, field)))
+        return grouping.aggregates((*operation.function.parts, (kind, field)), over="epoch" if self.over is None else "all")
 
-    def sum(self, field: Field) -> Self:
+    def sum(self, field: Field, *, over: Over = "epoch") -> Self:
         """The sum of a field of all rows.
 
         >>> import dagster_operators as do
@@ -116,9 +121,9 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.sum("v"))
         [Row(v=3)]
         """
-        return self.aggregate("sum", field)
+        return self.aggregate("sum", field, over=over)
 
-    def min(self, field: Field) -> Self:
+    def min(self, field: Field, *, over: Over = "epoch") -> Self:
         """The smallest value of a field of all rows.
 
         >>> import dagster_operators as do
@@ -127,9 +132,9 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.min("v"))
         [Row(v=1)]
         """
-        return self.aggregate("min", field)
+        return self.aggregate("min", field, over=over)
 
-    def max(self, field: Field) -> Self:
+    def max(self, field: Field, *, over: Over = "epoch") -> Self:
         """The largest value of a field of all rows.
 
         >>> import dagster_operators as do
@@ -138,9 +143,9 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.max("v"))
         [Row(v=2)]
         """
-        return self.aggregate("max", field)
+        return self.aggregate("max", field, over=over)
 
-    def min_by(self, *fields: Field) -> Self:
+    def min_by(self, *fields: Field, over: Over = "epoch") -> Self:
         """The row with the smallest values of some fields, the first one first.
 
         >>> import dagster_operators as do
@@ -149,9 +154,9 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.min_by("v"))
         [Row(k='b', v=1)]
         """
-        return self._all.min_by(*fields)
+        return self._all.min_by(*fields, over=over)
 
-    def max_by(self, *fields: Field) -> Self:
+    def max_by(self, *fields: Field, over: Over = "epoch") -> Self:
         """The row with the largest values of some fields, the first one first.
 
         >>> import dagster_operators as do
@@ -160,9 +165,9 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.max_by("v"))
         [Row(k='a', v=2)]
         """
-        return self._all.max_by(*fields)
+        return self._all.max_by(*fields, over=over)
 
-    def first(self, count: int) -> Self:
+    def first(self, count: int, *, over: Over = "epoch") -> Self:
         """So many rows, whichever.
 
         >>> import dagster_operators as do
@@ -171,4 +176,4 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.first(2))
         [1, 2]
         """
-        return self._all.first(count)
+        return self._all.first(count, over=over)

@@ -214,6 +214,7 @@ class GroupCombinedBag(GroupedOperation):
     """Any number of rows of as much of each group as is in one part; rows do not move."""
 
     within: Ordering | None = None
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "GroupCombine"
     takes_arrow: ClassVar[bool] = True
 

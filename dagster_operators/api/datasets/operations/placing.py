@@ -28,6 +28,7 @@ class Placed(Operation):
     """
 
     required: RequiredDistribution
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Partition"
 
     @override
@@ -55,6 +56,7 @@ class SortedInParts(Operation):
     """
 
     ordering: Ordering
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Sort-Partition"
     takes_over_parallelism: ClassVar[bool] = True
 

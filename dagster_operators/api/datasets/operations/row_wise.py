@@ -52,6 +52,7 @@ class RowsAtHand(Operation):
 class United(Operation):
     """The rows of two data sets."""
 
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Union"
     is_union: ClassVar[bool] = True
 
@@ -100,6 +101,7 @@ class Mapped(_OneInput):
     """A row for each row."""
 
     function: Callable[[Any], Any]
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Map"
     takes_arrow: ClassVar[bool] = True
     shape: ClassVar[Shape] = Shape.ROW_FOR_ROW
@@ -121,6 +123,7 @@ class Projected(_OneInput):
     """Some fields of each row."""
 
     positions: tuple[Field, ...]
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Map"
     takes_over_parallelism: ClassVar[bool] = False
     strategy: ClassVar[DriverStrategy] = strategies.MAP
@@ -160,6 +163,7 @@ class _Emitting(_OneInput):
 class FlatMapped(_Emitting):
     """Any number of rows for each."""
 
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "FlatMap"
     takes_arrow: ClassVar[bool] = True
     shape: ClassVar[Shape] = Shape.SEVERAL
@@ -172,6 +176,7 @@ class Filtered(_OneInput):
     """The rows for which a function is true."""
 
     function: Callable[[Any], bool]
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Filter"
     takes_arrow: ClassVar[bool] = True
     shape: ClassVar[Shape] = Shape.CONDITION
@@ -197,6 +202,7 @@ class Filtered(_OneInput):
 class PartsMapped(_Emitting):
     """Any number of rows for each part."""
 
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "MapPartition"
     takes_arrow: ClassVar[bool] = True
     shape: ClassVar[Shape] = Shape.PART

@@ -1,0 +1,132 @@
+"""The program that merges the results of an epoch's groups with those that are kept, in a worker."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from dagster_operators.operators.datasets.arrow_rows import ArrowRows
+from dagster_operators.operators.datasets.context import RuntimeContext
+from dagster_operators.operators.datasets.drivers import grouping, reducing
+from dagster_operators.operators.datasets.drivers.driver import Work
+from dagster_operators.operators.datasets.rows import Key, Row, in_order, key_of
+from dagster_operators.operators.datasets.task import Step, run_task
+from dagster_operators.optimizer.strategies import DriverStrategy
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
+    from dagster_operators.time.frontier import Frontier
+
+ROWS: Final = "rows"
+"""The state table of groups that have one row."""
+
+LISTS: Final = "lists"
+"""The state table of groups that have several rows."""
+
+ALL: Final = "all_rows"
+"""The key of the group of all rows in the state, where rows have no key."""
+
+_REGISTERED: Final = (grouping, reducing)
+
+
+class MergedGroups:
+    """Merges the results of groups.
+
+    Args:
+        step: How they are merged, and the work of it, as bytes.
+        keys: The columns that groups have in common.
+        table: The name of the state table.
+        appends: Whether the rows of groups stay, so that only further ones come out.
+    """
+
+    def __init__(self, step: bytes, keys: Sequence[str], table: str, *, appends: bool) -> None:
+        self._step = step
+        self._keys = tuple(keys)
+        self._table = table
+        self._appends = appends
+        self._new: list[Row] = []
+
+    def open(self, ctx: ProgramContext) -> None:
+        """Take the context."""
+        self._ctx = ctx
+        self._new = []
+        schema = Schema.from_arrow(next(iter(ctx.ports.values())))
+        self._rows = ArrowRows(schema, ctx.operator)
+        self._key = key_of(tuple(schema.names.index(key) for key in self._keys))
+
+    def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
+        """Keep the rows until all of the epoch are there: of each group one change comes out."""
+        del port, out
+        self._new += self._rows.decode(batch)
+
+    def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
+        """Hold no time."""
+        del inputs, out
+        return {}
+
+    def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
+        """Merge, keep the groups that changed, and put out what changed of them."""
+        del reason
+        if not self._new:
+            return
+        new = self._by_key(self._new)
+        kept = self._kept([rows[0] for rows in new.values()])
+        merged = self._by_key(self._merged([[*kept.get(key, ()), *rows] for key, rows in new.items()]))
+        changed = {key: rows for key, rows in merged.items() if rows != kept.get(key)}
+        self._keep(changed, kept)
+        put_out = [row for key, rows in changed.items() for row in (rows[len(kept.get(key, ())) :] if self._appends else rows)]
+        if put_out:
+            out.collect(self._rows.encode(put_out))
+
+    def close(self) -> None:
+        """Have no rows any more."""
+        self._new = []
+
+    def _by_key(self, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+        groups: dict[Key, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(self._key(row), []).append(row)
+        return groups
+
+    def _merged(self, groups: Sequence[Sequence[Row]]) -> list[Row]:
+        """One result for each group."""
+        loaded: tuple[DriverStrategy, Work] = pickle.loads(self._step)  # noqa: S301 - it came with the query, as functions do
+        strategy, work = loaded
+        rows = [row for group in groups for row in (group if work.within is None else in_order(group, work.within))]
+        runtime = RuntimeContext(self._ctx.operator, self._ctx.subtask, self._ctx.parallelism)
+        return run_task(Step(strategy, work, runtime), [rows])
+
+    def _kept(self, of_keys: Sequence[Row]) -> dict[Key, list[Row]]:
+        """The rows that are kept of some keys, each given by a row."""
+        table, keys = self._ctx.state[self._table], self._stored(of_keys)
+        found: pa.Table = table.get(keys)
+        if self._table == ROWS:
+            found = found.filter(pa.array(table.contains(keys)))
+        return self._by_key(row for batch in found.to_batches() for row in self._rows.decode(batch))
+
+    def _keep(self, changed: Mapping[Key, Sequence[Row]], kept: Mapping[Key, Sequence[Row]]) -> None:
+        table = self._ctx.state[self._table]
+        if self._table == ROWS:
+            rows = [row for rows in changed.values() for row in rows]
+            if rows:
+                table.put(self._stored(rows))
+            return
+        if not self._appends:
+            before = [kept[key][0] for key in changed if key in kept]
+            if before:
+                table.delete(self._stored(before))
+        further = [row for key, rows in changed.items() for row in (rows[len(kept.get(key, ())) :] if self._appends else rows)]
+        if further:
+            table.append(self._stored(further))
+
+    def _stored(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Rows as the state has them, which needs a key."""
+        batch = self._rows.encode(rows)
+        if self._keys:
+            return batch
+        everything: Any = pa.array([0] * len(rows), pa.int32())
+        return pa.RecordBatch.from_arrays([everything, *batch.columns], names=[ALL, *batch.schema.names])

@@ -11,7 +11,6 @@ _OTHERS: Final = {
         "rows are computed when an epoch runs: write them with to_table(...) and read the table, or run them by "
         "do.data_sets.LocalProgram().collect(...) in a test",
     ),
-    "count": "the number of rows is a data set, too: map(lambda row: (1,), schema='rows long').sum('rows')",
     **dict.fromkeys(("output", "write", "write_as_csv", "write_as_text"), "rows go out by to_table(...) or to_sink(...)"),
     **dict.fromkeys(("select", "with_columns", "where", "agg"), "it is a call of streams: write it before data_set()"),
     "returns": "declare columns where the function is given: map(function, schema='k string, v long')",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import located
 from dagster_operators.operators.datasets.running.engine_jobs import EngineJobs
@@ -128,6 +128,24 @@ class Attempt:
         self._context.figure(self._name, "jobs", results.jobs)
         for iteration, supersteps in results.supersteps.items():
             self._context.figure(self._name, f"supersteps of {iteration}", supersteps)
-        for accumulator, value in results.accumulators.items():
-            if isinstance(value.value, int | float):
-                self._context.figure(self._name, f"accumulator {accumulator}", value.value)
+        for name, accumulator in results.accumulators.items():
+            for shown, value in figures_of(f"accumulator {name}", accumulator.value):
+                self._context.figure(self._name, shown, value)
+
+
+def figures_of(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The figures of an accumulator: its number, or those of a mapping by their keys. Another value goes into the log.
+
+    Args:
+        name: Its name.
+        value: Its value.
+
+    >>> list(figures_of("rows", 3)), list(figures_of("rows", {"late": 1, "all": 3})), list(figures_of("rows", [3]))
+    ([('rows', 3)], [('rows late', 1), ('rows all', 3)], [])
+    """
+    if isinstance(value, int | float):
+        yield name, value
+    elif isinstance(value, Mapping) and all(isinstance(part, int | float) for part in value.values()):
+        yield from ((f"{name} {key}", part) for key, part in value.items())
+    else:
+        _log.warning("%s is no figure of the epoch, since it is a %s and no number: %.1000r", name, type(value).__name__, value)

@@ -33,7 +33,6 @@ def rows() -> Any:
         (lambda data: data.group_by("k").sortGroup("v", "ascending"), "it is 'sort_group' here"),
         (lambda data: data.iterate(3).closeWith(data), "it is 'close_with' here"),
         (lambda data: data.collect(), r"LocalProgram\(\)\.collect"),
-        (lambda data: data.count(), "schema='rows long'"),
         (lambda data: data.writeAsCsv("x"), "to_table"),
         (lambda data: data.select("k"), r"before data_set\(\)"),
         (lambda data: data.join(data).where("k").equal_to("k").to_table("t"), r"no rows yet; end the join: pairs\(\)"),

@@ -38,6 +38,8 @@ def build(root, parallelism=2, factor=1, engine=SAIL):
         "least": rows.min_by("v", over="all"),
         "keys": rows.distinct("k", over="all"),
         "two": rows.first(2, over="all"),
+        "counted": rows.count(over="all"),
+        "of_epoch": rows.filter(lambda row: row.v > 2).count(),
     }
     for name, stream in do.compute_together("others", **results).items():
         stream.to_table(name)
@@ -58,6 +60,8 @@ def require(pipeline, epochs=3):
     assert tables["products"] == Counter(products.items())
     assert [v for _, v in tables["least"]] == [1]
     assert sorted(k for k, _ in tables["keys"]) == sorted(products)
+    assert pipeline.to_arrow("counted").to_pylist() == [{"rows": len(before)}]
+    assert pipeline.to_arrow("of_epoch")["rows"].to_pylist()[:3] == [1, 2, 0][:epochs], "none is a number, too"
     assert tables["two"].total() == 2
     assert tables["two"] <= Counter(before)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from dagster_operators.api.datasets.calls.pairing import PairingCalls
 from dagster_operators.api.datasets.grouping import GroupFunction, Grouping, with_key, without_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of
 from dagster_operators.api.datasets.operations.grouped import Aggregates, First, GroupReducedBag, ReducedBag
+from dagster_operators.api.datasets.operations.row_wise import PartsMapped
 from dagster_operators.api.datasets.over_epochs import Over, is_over_all, over_all, require_column_keys
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
@@ -177,3 +178,22 @@ class GroupedCalls(PairingCalls):
         [1, 2]
         """
         return self._all.first(count, over=over)
+
+    def count(self, *, over: Over = "epoch") -> Self:
+        """The number of rows, as a row with the column ``rows``: 0 where there are none.
+
+        Args:
+            over: ``"all"`` for the number of rows of all epochs.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram(2)
+        >>> rows = program.rows([1, 2, 3]).rebalance()
+        >>> program.collect(rows.count()), program.collect(rows.filter(lambda row: row > 9).count())
+        ([Row(rows=3)], [Row(rows=0)])
+        """
+        parts = self.derive(PartsMapped(_number_of), fields=("rows",), schema="rows long")
+        return Grouping(parts, Keys(())).sum("rows", over=over).name("Count")
+
+
+def _number_of(rows: Iterable[Any]) -> list[tuple[int]]:
+    return [(sum(1 for _ in rows),)]

@@ -416,12 +416,13 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         coordinator = self.epochs.coordinator
         return History(coordinator.history(), KeptPlans(coordinator.root))
 
-    def explain(self, *, rules: bool = True, holds: bool = False) -> str:
+    def explain(self, *, rules: bool = True, holds: bool = False, rows: bool = False) -> str:
         """The stages, chains, shuffles, state tables and column lineage, and what each rule of the planner did; starts no engine.
 
         Args:
             rules: Whether the planner's rules are applied; else the plan is shown as it was written.
             holds: Whether to tell which operators held back the time of their outputs at the end of the last epoch.
+            rows: Whether to tell how rows are to lie before each operator and lie, and how many the last epochs had.
 
         >>> from dagster_operators import FileSource
         >>> pipeline = Pipeline("p", root="data/p")
@@ -437,21 +438,6 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
           big
             v <- rows.v
         """
-        from dagster_operators.planner.explain import explain, has_open_choices
+        from dagster_operators.api.explaining import explained
 
-        if has_open_choices(self.dataflow, rules=rules):  # what is recorded is kept
-            self.epochs.planning.follow()
-        text = explain(self.dataflow, rules=rules)
-        return "\n".join([text, *self._holds()]) if holds else text
-
-    def _holds(self) -> list[str]:
-        from dagster_operators.runtime.held import held_at_end, kinds_of, told
-
-        last = next(iter(self.history()[-1:]), None)
-        if last is None:
-            return ["held: no epoch was run yet"]
-        found = told(held_at_end(last), None, last.holders, kinds_of(self.dataflow))
-        return [
-            f"held at the end of epoch {last.epoch}{'' if found else ': nothing'}",
-            *(f"  {s}: {t}" for s, t in found.items()),
-        ]
+        return explained(self.dataflow, self.epochs, self.history, rules=rules, holds=holds, rows=rows)

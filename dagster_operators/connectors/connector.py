@@ -404,6 +404,10 @@ class Connector(ABC):
         """How much ``items`` are, after ``verify``; None if that is not known for certain without reading rows."""
         return None
 
+    def bytes_of(self, items: JSON) -> int | None:  # noqa: ARG002  # most cannot tell
+        """How many bytes the files of a slice or of a pinned table have, as far as that is known without opening them."""
+        return None
+
     @property
     def may_be_corrupt(self) -> bool:
         """Whether single records may be found corrupt while they are parsed, so that all have to be."""

@@ -167,6 +167,11 @@ class DeltaSource(DeltaReader):
         return self.with_content(pin) if len(self._files(pin)) <= _MOST_PINNED else pin
 
     @override
+    def bytes_of(self, items: JSON) -> int | None:
+        is_pin = isinstance(items, dict) and "snapshot" in items  # of a slice the log would have to be read commit by commit
+        return sum(each.file.size for each in self._files(items)) if is_pin else None
+
+    @override
     def other_content(self, items: JSON) -> Sequence[str]:
         return other_content(self._log.location, content_of(items))
 

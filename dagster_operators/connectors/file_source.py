@@ -433,6 +433,10 @@ class FileSource(Connector):
             return Extent(len(files), size, sum(parquet_format.footer(self._location, file).rows for file in files))
         return Extent(len(files), size, None) if all(is_plain(file.path) for file in files) else None
 
+    @override
+    def bytes_of(self, items: JSON) -> int | None:
+        return sum(file.size for file in files_of(items))
+
     @property
     @override
     def may_be_corrupt(self) -> bool:

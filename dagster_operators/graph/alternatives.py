@@ -88,6 +88,7 @@ class Alternative:
         needs: What must hold for it.
         cost: What it is estimated to cost, where that is known.
         exchanges: Of each input, which rows must meet. Without any, the operator's ports say so.
+        beside: How the rows of a table of the operator's own get to those of its inputs; None for as the engine likes.
 
     >>> from dagster_operators.graph.exchange import Broadcast, Forward
     >>> str(Alternative("broadcast the second", "join", exchanges=(Forward(), Broadcast())).exchanges[1])
@@ -99,6 +100,7 @@ class Alternative:
     needs: tuple[Need, ...] = ()
     cost: Cost | None = None
     exchanges: tuple[Exchange, ...] = ()
+    beside: Exchange | None = None
 
     def exchanges_at(self, operator: LogicalOperator, ports: Sequence[Exchange]) -> tuple[Exchange, ...]:
         """Its exchange for each input of an operator.
@@ -146,6 +148,7 @@ class Choice:
         others: Why not each of the others, by name.
         preferred: Whether it is the first of those that fit.
         recorded: Whether it is recorded with the plan, since another one may be taken another time.
+        is_open: Whether another one may be taken another time, once there is more to choose by.
 
     >>> str(Choice("in table", "preferred", {"in state": "not chosen"}))
     'in table (preferred; in state: not chosen)'
@@ -156,6 +159,7 @@ class Choice:
     others: Mapping[str, str] = field(default_factory=dict)
     preferred: bool = True
     recorded: bool = False
+    is_open: bool = False
 
     def __str__(self) -> str:
         return f"{self.taken} ({'; '.join([self.why, *(f'{name}: {why}' for name, why in self.others.items())])})"

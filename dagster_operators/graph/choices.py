@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dagster_operators.graph.alternatives import PREFERRED, Alternative, Choice, CostModel, Place, choose
+from dagster_operators.graph.alternatives import PREFERRED, Alternative, Choice, CostModel, Place, Preferred, choose
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.sizes import BySize
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,10 @@ class Choices:
         taken, choice = choose(operator, place, alternatives, asked)
         if choice is None or not asked.was_asked:
             return taken, choice
-        is_open = self._costs is not PREFERRED or not choice.preferred or any(way.exchanges for way in alternatives)
-        return taken, replace(choice, recorded=is_open)
+        by_size = any(way.beside for way in alternatives)
+        by_author = isinstance(self._costs, Preferred) and choice.preferred
+        recorded = not by_author or (any(way.exchanges for way in alternatives) and not by_size)
+        return taken, replace(choice, recorded=recorded, is_open=recorded or by_size)
 
 
 @dataclass
@@ -142,4 +145,12 @@ class _Asked:
             return before, f"as the epoch began; else it would be {taken.name}: {why}"
         if self.has_state(before) or self.has_state(taken):
             return before, f"as recorded, since state depends on it; else it would be {taken.name}: {why}"
+        if self._is_no_better(operator.name, before, taken):
+            return before, f"as recorded; {taken.name} is not clearly better: {why}"
         return taken, why
+
+    def _is_no_better(self, operator: str, before: Alternative, taken: Alternative) -> bool:
+        """Whether nothing speaks for another way than the one that is recorded."""
+        if isinstance(self.costs, BySize):
+            return self.costs.stays(operator, before, taken)
+        return isinstance(self.costs, Preferred) and operator in self.recorded.taken

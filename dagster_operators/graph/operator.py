@@ -159,6 +159,8 @@ class LogicalOperator(ABC):
     """Whether its rows are others where those that came in several epochs come in one."""
     keeps_rows: ClassVar[bool] = False
     """Whether it keeps the rows of all epochs; those of a loop are of one."""
+    chooses_by_size: ClassVar[bool] = False
+    """Whether its ways move different bytes, so that sizes of the last epoch decide between them."""
     rows_by_name: ClassVar[bool] = False
     """Whether it reads what an epoch chooses under its name, so that two alike may read different rows."""
     durations: ClassVar[tuple[str, ...]] = ()

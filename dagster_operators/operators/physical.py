@@ -284,6 +284,8 @@ class PhysicalOperator(ABC, Generic[Facts]):
     states: ClassVar[tuple[PhysicalState, ...]] = ()
     in_workers: ClassVar[bool] = False
     """Whether it is of the batch kind: Python in the engine's workers, behind the driver's own exchange."""
+    keeps_places: bool = True
+    """Whether rows of its only input stay where its exchange brought them, and the engine moves them nowhere else."""
     reads_twice: ClassVar[bool] = False
     """Whether it has the engine compute its inputs more than once, so that what comes in must be the same each time."""
 

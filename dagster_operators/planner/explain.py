@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dagster_operators.graph.changes import ChangeKind
@@ -15,8 +16,8 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import check_loops, lower, rounds_instead
-from dagster_operators.planner.physical_plan import PhysicalPlan
-from dagster_operators.planner.properties import with_met_exchanges
+from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
+from dagster_operators.planner.properties import Properties, described, place_of, required_by, with_met_exchanges
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut, errors_as_written
 from dagster_operators.time.watermark import format_duration
@@ -25,12 +26,13 @@ _BOUNDS: Final[Mapping[str, str]] = {"low": "lower", "high": "upper"}
 """What bounds of an interval are called among an operator's settings."""
 
 
-def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
+def explain(dataflow: Dataflow, *, rules: bool = True, rows: Mapping[str, str] | None = None) -> str:
     """The plan of a dataflow as text; needs no engine.
 
     Args:
         dataflow: The pipeline's graph.
         rules: Whether the rules are applied that it has not switched off.
+        rows: How many rows each table and stream between stages had, in words. If given, how rows are to lie is shown, too.
 
     Raises:
         PipelineError: The pipeline has no table.
@@ -45,8 +47,9 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
     for loop, names in rounds_instead(dataflow).items():
         run = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} on the engine"
         lines.append(f"loop {loop}: in rounds of stages, not within a subtask, since {run}")
+    lies = Properties(made.plan, physical, stages) if rows is not None else None
     for stage in stages:
-        lines += _stage(made.plan, stage, physical)
+        lines += _stage(made.plan, stage, physical, _Rows(lies, rows or {}))
     if made.steps:
         lines += ["rules", *(f"  {rule}: {what}" for rule, what in made.steps)]
     lines.append("column lineage")
@@ -66,10 +69,33 @@ def has_open_choices(dataflow: Dataflow, *, rules: bool = True) -> bool:
         rules: Whether the rules are applied that it has not switched off.
     """
     made = optimised(dataflow).plan if rules else dataflow
-    return any(node.choice is not None and node.choice.recorded for node in lower(made))
+    return any(node.choice is not None and node.choice.is_open for node in lower(made))
 
 
-def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Rows:
+    """What is shown of rows: how they lie, and how many there were."""
+
+    lies: Properties | None
+    counts: Mapping[str, str]
+
+    def required(self, node: PhysicalNode) -> Iterator[str]:
+        """How rows are to lie before an operator, and how they lie."""
+        if self.lies is None:
+            return
+        for edge in node.inputs:
+            wanted = required_by(edge.exchange, place_of(node))
+            if not wanted.is_trivial:
+                before = described(self.lies.before(node, edge))
+                yield f"    requires {str(edge.stream)!r} {described(wanted)}; its rows lie {before}"
+
+    def of(self, name: str) -> Iterator[str]:
+        """How many rows a table or stream had."""
+        if name in self.counts:
+            yield f"    {self.counts[name]}"
+
+
+def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, rows: _Rows) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield from _loops(dataflow, stage, physical)
     yield f"  chain: {' -> '.join(stage.nodes)}"
@@ -82,6 +108,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
             yield f"    rows: {changes}"
         if node.choice is not None:
             yield f"    takes: {node.choice}"
+        yield from rows.required(node)
         met = dict.fromkeys(str(edge.exchange) for edge in node.inputs if edge.is_met and edge.exchange != FORWARD)
         if met:
             yield f"    no {' and no '.join(met)}: rows lie so already"
@@ -94,12 +121,14 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
     for output in stage.outputs:
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
+            yield from rows.of(output.name)
         else:
             by = f", partitioned by {', '.join(output.table.partition_by)}" if output.table.partition_by else ""
             by += f", clustered by {', '.join(output.table.cluster_by)}" if output.table.cluster_by else ""
             by += ", replaced in each epoch" if output.table.replaced else ""
             by += f", compacted to files of {output.table.target_file_size} bytes" if output.table.target_file_size else ""
             yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes}){by}"
+            yield from rows.of(output.name)
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
         for sink in dataflow.sinks_of(output.ref):

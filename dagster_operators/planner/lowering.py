@@ -192,6 +192,12 @@ def _lower(dataflow: Dataflow, node: Node, place: Place) -> Iterator[PhysicalNod
         )  # fmt: skip
 
 
+def way_now(dataflow: Dataflow, operator: str) -> str | None:
+    """The name of the way that an operator would go by what is known now; None if it has one only."""
+    _, choice = _choose(dataflow, dataflow.nodes[operator], _places(dataflow)[operator])
+    return choice.taken if choice else None
+
+
 def _choose(dataflow: Dataflow, node: Node, place: Place) -> tuple[Alternative, Choice | None]:
     """What an operator lowers to, of all that its rules offer."""
     offered: list[Alternative] = []

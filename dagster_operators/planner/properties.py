@@ -162,7 +162,7 @@ class Properties:
         lies = self.behind(node, node.inputs[0])
         if node.operator.in_workers:  # such an operator keeps the values of its key
             return lies
-        if len(node.inputs) > 1:
+        if len(node.inputs) > 1 or not node.operator.keeps_places:
             return Distribution()
         return lies.forwarded(_lower_case(self._forwarding(node)))
 

@@ -17,6 +17,7 @@ from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import PreparedEngine
+from dagster_operators.runtime.estimating import estimate, goes_otherwise
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.spark_packages import need_for
 from dagster_operators.runtime.stages.stage_work import connector_of
@@ -53,6 +54,7 @@ class Planning:
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self._followed: tuple[Any, ...] | None = None
+        self._estimated: tuple[Any, ...] = ()
         self._whole: Plan | None = None
         self.comparing = Comparing(dataflow, coordinator)
         self._used: tuple[tuple[tuple[str, ...], frozenset[str]], frozenset[str]] | None = None
@@ -129,6 +131,17 @@ class Planning:
         record = begin.plan if begin else view.last_plan
         if record is not None:
             self._follow(record, begun=begin is not None)
+        if begin is None:
+            self._estimate(view)
+
+    def _estimate(self, view: LedgerView) -> None:
+        """Let ways be chosen by the sizes of the last epoch; the plan is made anew if one is chosen otherwise."""
+        now = (view.last_epoch, self._shape())
+        if self._estimated != now:
+            self._estimated = now
+            estimate(self.dataflow, view, self.connector, self._parallelism or os.cpu_count() or 1)
+            if self._plan and goes_otherwise(self._plan[1], self.dataflow.cost_model):
+                self._whole, self._plan = self._plan[1], None
 
     def _follow(self, record: PlanRecord, *, begun: bool) -> None:
         """Take the choices of an epoch for recorded; the plan is made anew if it goes another way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dagster_operators.graph.alternatives import PREFERRED
+from dagster_operators.graph.alternatives import PREFERRED, Preferred
 from dagster_operators.graph.choices import NOTHING_RECORDED, Recorded
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.runtime.going_on import former_names
@@ -25,8 +25,10 @@ def recorded_choices(dataflow: Dataflow, plan: PlanRecord, kept: KeptPlans, *, b
         kept: The logical plans of the storage root.
         begun: Whether the epoch is open.
     """
-    if not plan.choices and dataflow.cost_model is PREFERRED:  # there and here, all go the preferred way
-        return NOTHING_RECORDED
+    if not plan.choices and isinstance(dataflow.cost_model, Preferred):  # there, all went the preferred way
+        if dataflow.cost_model is PREFERRED or not begun:
+            return NOTHING_RECORDED
+        return Recorded({}, frozenset(node.name for node in dataflow), begun)
     logical = kept.find(plan.logical) if plan.logical else None
     names = (
         former_names(logical, dataflow)

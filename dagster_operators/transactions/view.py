@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dagster_operators.transactions.owner import Owner
-from dagster_operators.transactions.plan import PlanRecord
+from dagster_operators.transactions.plan import PlanRecord, Slices
 from dagster_operators.transactions.records import (
     Begin,
     Clean,
@@ -101,6 +101,11 @@ class LedgerView:
     def last_plan(self) -> PlanRecord | None:
         """The plan of the last completed epoch; None before the first."""
         return self._last_begin.plan if self._last_begin else None
+
+    @property
+    def last_read(self) -> Slices | None:
+        """What the last completed epoch read; None before the first."""
+        return self._last_begin.slices if self._last_begin else None
 
     @property
     def emptied(self) -> tuple[str, ...]:

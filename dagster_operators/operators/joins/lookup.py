@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.alternatives import Alternative
+from dagster_operators.graph.exchange import Broadcast, HashBy
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.row_expressions import aggregate_of
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join_columns import types_differ_on_sail
-from dagster_operators.operators.one_task import joined, made_of, part_of
+from dagster_operators.operators.one_task import is_in_one_task, joined, made_of, part_of
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.projection import named, nameless
 from dagster_operators.operators.relational.source import ConnectorOperator
+from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -38,6 +41,7 @@ class Lookup(ConnectorOperator):
     """
 
     kind: ClassVar[str] = "lookup"
+    chooses_by_size: ClassVar[bool] = True
     on: tuple[tuple[str, str], ...]
     columns: tuple[str, ...] | None = None
     how: Literal["left", "inner"] = "left"
@@ -103,6 +107,10 @@ class Lookup(ConnectorOperator):
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return {**same_columns(inputs[0]), **dict.fromkeys(self._added() or (), frozenset())}
 
+    @override
+    def forwards(self, inputs: Sequence[StreamType]) -> Forwarding:
+        return Forwarding.of(inputs[0].columns or ())
+
     def looked_up(self) -> dict[str, frozenset[str]]:
         """The columns that it adds, as far as they are known, with those of the lookup table that each is computed from."""
         declared = self.connector.declared_schema
@@ -115,16 +123,35 @@ class Lookup(ConnectorOperator):
         }
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> JoinPinned:
-        """Spark's join: Spark broadcasts a small lookup table by itself, unless the rows are few, too (``one_task.py``)."""
-        return JoinPinned(self)
+    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...]:
+        """Spark's join, as Spark brings rows together; where the sizes of the last epoch speak for one way, in that one.
+
+        Spark broadcasts a small table by itself, unless the rows are few, too (``one_task.py``).
+        """
+        by_key = HashBy(tuple(left for left, _ in self.on))
+        return (
+            Alternative("as the engine likes", JoinPinned(self)),
+            Alternative("table copied", JoinPinned(self, "broadcast"), beside=Broadcast()),
+            Alternative("brought together", JoinPinned(self, "merge"), exchanges=(by_key,), beside=by_key),
+        )
 
 
 @dataclass(frozen=True)
 class JoinPinned(RelationalOperator[tuple[str, ...]]):
-    """The lowering of :class:`Lookup`: its second input at analysis is the lookup table, its facts are how keys are compared."""
+    """The lowering of :class:`Lookup`: its second input at analysis is the lookup table, its facts are how keys are compared.
+
+    Attributes:
+        logical: The lookup.
+        hint: How Spark is told to join; adaptive execution keeps to it. Empty for as it likes.
+    """
 
     logical: Lookup
+    hint: str = ""
+
+    @property
+    @override
+    def keeps_places(self) -> bool:  # type: ignore[override]
+        return bool(self.hint)
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
@@ -172,5 +199,6 @@ class JoinPinned(RelationalOperator[tuple[str, ...]]):
             parsed = [named(text) for text in lookup.columns]
             chosen = [f"{expression} AS {quoted(name or expression)}" for expression, name in parsed]
         right = table.selectExpr(*keys, *chosen)
-        found = joined(rows, part_of(right, table), F.expr(" AND ".join(equal)), lookup.how)
+        near = part_of(right, table) if is_in_one_task(rows) or not self.hint else right.hint(self.hint)
+        found = joined(rows, near, F.expr(" AND ".join(equal)), lookup.how)
         return made_of(found.drop(*(f"__key_{position}" for position in range(len(lookup.on)))), found)

@@ -1,0 +1,61 @@
+"""A pipeline's plan as text, with what the ledger has of its last epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import StorageError, number_of
+from dagster_operators.planner.explain import explain, has_open_choices
+from dagster_operators.runtime.held import held_at_end, kinds_of, told
+
+if TYPE_CHECKING:
+    from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.records import Complete
+
+
+def explained(
+    dataflow: Dataflow, epochs: Epochs, history: Callable[[], Sequence[Complete]], *, rules: bool, holds: bool, rows: bool
+) -> str:
+    """The plan as text.
+
+    Args:
+        dataflow: The pipeline's graph.
+        epochs: The pipeline's epochs.
+        history: Gives those that are complete.
+        rules: Whether the planner's rules are applied.
+        holds: Whether to tell which operators held back time.
+        rows: Whether to tell how rows lie, and how many there were.
+    """
+    unknown: list[str] = []
+    if has_open_choices(dataflow, rules=rules):  # what is recorded is kept
+        try:
+            epochs.planning.follow()
+        except StorageError as error:
+            unknown.append(f"the ways that operators went in the last epoch are not known: {error.problem}")
+    text = explain(dataflow, rules=rules, rows=_rows(history()) if rows else None)
+    return "\n".join([text, *unknown, *(_holds(dataflow, history()) if holds else ())])
+
+
+def _rows(history: Sequence[Complete]) -> Mapping[str, str]:
+    """How many rows the last epoch had of each table and stream, beside those of the epoch before, by which it was planned."""
+    if not history:
+        return {}
+    last, expected = history[-1], history[-2].rows if len(history) > 1 else {}
+    return {
+        name: f"{number_of(count, 'row')} in epoch {last.epoch}"
+        + (f", {expected[name]} estimated, as in the epoch before" if name in expected else "")
+        for name, count in last.rows.items()
+    }
+
+
+def _holds(dataflow: Dataflow, history: Sequence[Complete]) -> Sequence[str]:
+    if not history:
+        return ["held: no epoch was run yet"]
+    last = history[-1]
+    found = told(held_at_end(last), None, last.holders, kinds_of(dataflow))
+    return [
+        f"held at the end of epoch {last.epoch}{'' if found else ': nothing'}",
+        *(f"  {stream}: {time}" for stream, time in found.items()),
+    ]

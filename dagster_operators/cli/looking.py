@@ -90,7 +90,7 @@ def _epoch(complete: Complete, *, changed: bool) -> dict[str, Any]:
     return {
         "epoch": complete.epoch,
         "committed_at": format_timestamp(int(complete.committed_at) * 1_000_000),
-        "seconds": round(complete.committed_at - complete.started_at, 3),
+        "seconds": round(complete.committed_at - complete.started_at + _computed_before(complete), 3),
         "rows": dict(complete.rows),
         "late_rows": sum(complete.late_rows.values()),
         "rejected_rows": sum(complete.rejected_rows.values()),
@@ -98,6 +98,11 @@ def _epoch(complete: Complete, *, changed: bool) -> dict[str, Any]:
         "pipeline_changed": changed,
         "transition": complete.transition,
     }
+
+
+def _computed_before(complete: Complete) -> float:
+    """How long a rebuild was computed before the epoch that put it in place."""
+    return sum(complete.seconds.values()) if complete.transition else 0.0
 
 
 def _line(epoch: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A look at the names in a file of JSON: rows of which nothing is read are null, and nobody is told."""
+"""A look at the names in a file of JSON: a column whose name no object has is null in all rows, and nobody is told."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from dagster_operators.storage.location import FileLocation, SourceFile
 _LOOKED_AT: Final = 1 << 16
 """Bytes of a file."""
 _NAMED: Final = 8
+_OWN: Final = "_dagster_operators"
+"""What names begin with that this package puts into lines of its own."""
+
 _fitting: Final[set[tuple[FileLocation, TextFormat, frozenset[str]]]] = set()
 """Where a file had some of the columns: its neighbours are not opened for it, epoch by epoch."""
 
 
 def warn_of_other_names(location: FileLocation, file: SourceFile, text: TextFormat, columns: Collection[str]) -> None:
-    """Warn if no object at the beginning of a file has any of the columns; of empty objects nothing is said.
+    """Warn of columns that no object at the beginning of a file has, where the objects have names that no column has.
 
-    Once a file had some, others of the location are not looked into by this process.
+    Nothing is said of objects without further names: a field that has no value may be left out. Once a file had some of the
+    columns, others of the location are not looked into by this process.
 
     Args:
         location: Where the file is.
@@ -38,13 +42,20 @@ def warn_of_other_names(location: FileLocation, file: SourceFile, text: TextForm
     found: dict[str, None] = {}
     for line in lines[:-1] if len(begin) == _LOOKED_AT else lines:
         found.update(dict.fromkeys(_names(line)))
-    if found.keys() & set(columns):
+    fits = not found.keys().isdisjoint(columns)
+    if fits:
         _fitting.add(where)
-    elif found:
-        alike = any(name.lower() in {column.lower() for column in columns} for name in found)
-        names = f"{', '.join([*found][:_NAMED])}{'. Names are found in their own case only' if alike else ''}"
-        told = f"no object at the beginning of {location.full_path(file)} has any of the columns {', '.join(columns)}"
-        warnings.warn(f"{told}, so that its rows are null; they have {names}", RuntimeWarning, stacklevel=3)
+    lacking = [name for name in columns if name not in found and not name.startswith(_OWN)]
+    unread = [name for name in found if name not in columns and not name.startswith(_OWN)]
+    if lacking and unread:
+        alike = not {name.lower() for name in unread}.isdisjoint(name.lower() for name in lacking)
+        names = f"{', '.join(unread[:_NAMED])}{'. Names are found in their own case only' if alike else ''}"
+        where_not = f"no object at the beginning of {location.full_path(file)} has"
+        if fits:
+            told = f"{where_not} {', '.join(lacking)}, null in all rows then; the schema leaves out {names}"
+        else:
+            told = f"{where_not} any of the columns {', '.join(lacking)}, so that its rows are null; they have {names}"
+        warnings.warn(told, RuntimeWarning, stacklevel=3)
 
 
 def _is_known(encoding: str) -> bool:

@@ -268,7 +268,10 @@ class Rebuilding:
         plan = replace(self._record, deleted=(*self._record.deleted, *left))
         self._folder.check()
         gone = self._replaced(taken, before)
-        return self._run.transit(plan, to, lambda attempt: self._changes(attempt, view, made, taken, before), gone)
+        seconds = sum(epoch.committed_at - epoch.started_at for epoch in self._shadow.coordinator.history())
+        return self._run.transit(
+            plan, to, lambda attempt: self._changes(attempt, view, made, taken, before), gone, seconds=seconds
+        )
 
     def _replaced(self, taken: Mapping[str, str], before: Collection[str]) -> set[str]:
         """The tables and states of which nothing stays."""

@@ -459,7 +459,9 @@ class Coordinator:
         """Forget datasets that the pipeline no longer has, and delete them with their files."""
         self._run(drop(self._context(self._generation), tuple(datasets)))
 
-    def transit(self, plan: PlanRecord, to: Transition, changes: Changes, replaced: Collection[str] = ()) -> Complete:
+    def transit(
+        self, plan: PlanRecord, to: Transition, changes: Changes, replaced: Collection[str] = (), *, seconds: float = 0.0
+    ) -> Complete:
         """Put tables, positions and times elsewhere, in an epoch of its own; an undecided one is forgotten.
 
         Args:
@@ -467,6 +469,7 @@ class Coordinator:
             to: Where its sources and its time stand then.
             changes: Gives what becomes of each table.
             replaced: The datasets of which nothing stays that there is.
+            seconds: How long what is put there was computed before.
         """
         made, view, gone = plan_of_transition(plan, to), self.view(), {*replaced}
         while True:
@@ -477,7 +480,7 @@ class Coordinator:
                 gone.add(self.without_rows(error, plan, gone))
         self._generation = handle.generation
         self._lease.hold(self._generation)
-        self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt), to))
+        self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt), to, seconds))
         return self.commit(handle)
 
     def records(self, *kinds: type[Record]) -> Iterator[Record]:

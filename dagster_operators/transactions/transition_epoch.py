@@ -129,13 +129,23 @@ def exchanged(dataset: str, now: Iterable[FileEntry], then: Iterable[FileEntry])
     return Change(dataset, adds, tuple(sorted(here - there.keys())))
 
 
-def manifest_of(pipeline: str, attempt: StageAttempt, changes: Iterable[Change], to: Transition) -> Manifest:
-    """The manifest of a transition's one stage; of a rebuild, tables that it did not compute are rejects of sources."""
+def manifest_of(
+    pipeline: str, attempt: StageAttempt, changes: Iterable[Change], to: Transition, seconds: float = 0.0
+) -> Manifest:
+    """The manifest of a transition's one stage; of a rebuild, tables that it did not compute are rejects of sources.
+
+    Args:
+        pipeline: The pipeline's name.
+        attempt: The attempt at the stage.
+        changes: What becomes of each table.
+        to: What the epoch makes of the pipeline.
+        seconds: How long it was computed before, in epochs of its own.
+    """
     made = tuple(change for change in changes if change.adds or change.removes)
     tables = [change for change in made if change.dataset.startswith("tables/") and attempt.stage == "rebuild"]
     rows = {change.dataset.removeprefix("tables/"): sum(entry.rows for entry in change.rows_of_epoch) for change in tables}
     rejected = {name.removesuffix("_rejects"): count for name, count in rows.items() if name not in to.tables}
     return Manifest(
         pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, made, rows,
-        rejected_rows=rejected,
+        rejected_rows=rejected, seconds=seconds,
     )  # fmt: skip

@@ -72,6 +72,10 @@ def test_a_program_may_be_given_as_queries_and_which_it_is_is_told(tmp_path: Pat
     assert "condition was 'v > 1', is 'v > 2'" in command("diff", root, file)
     assert command("rebuild", root, "t", "--plan", file).splitlines()[1:] == [f"the program was that of {file}"]
     assert do.StoredPipeline(str(root)).to_arrow("t").to_pydict() == {"v": [3]}
+    first, rebuilt = do.StoredPipeline(str(root)).history()
+    assert first.seconds.keys() != rebuilt.seconds.keys() == {"rebuild"}
+    (line,) = json.loads(command("history", root, "--limit", "1", "--json"))
+    assert line["seconds"] > rebuilt.seconds["rebuild"] > 0, "with the time that it was computed, beside the pipeline"
     said = json.loads(command("rebuild", root, "t", "--json"))
     assert said["program"].startswith("that of the last epoch, ")
     assert "[program 'that of the last epoch, " in command("rebuild", root, "other", code=1).replace("pipeline 'p', ", "")

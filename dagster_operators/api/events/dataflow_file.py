@@ -18,6 +18,7 @@ from dagster_operators.api.events.node_reader import NodeReader, has_inputs
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.partitions import Partitions, partitions
 from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.api.events.relays import FILE, TEXT, relays
 from dagster_operators.api.events.sender import EPOCH, Sender
 from dagster_operators.api.events.settings_of_dora import check_settings
 from dagster_operators.api.events.source_reader import SourceReader
@@ -212,6 +213,9 @@ class DataflowFile:
                 self._noted.wrong(
                     node.data[kind], f"the node {name!r} is one by {kind!r}, which is not run here", "use operator: or path:"
                 )
+        added = relays(tables, senders)
+        written += added
+        self._files.texts |= {FILE: TEXT} if added else {}
         for one in (*written, *senders):
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
         nodes += reader.unsure
@@ -229,7 +233,8 @@ class DataflowFile:
             written, self.operators, sources, source_reader.columns.get, types=source_reader.types, noted=self._noted
         )
         of_sources = {address for source in sources for address, _ in source.addresses()}
-        self.tables = TableReader(self._noted, reader).tables(tables, self.operators, self._partitions, of_sources)
+        relayed = {one.node: f"{one.path}/{one.outputs[0]}" for one in added}
+        self.tables = TableReader(self._noted, reader, relayed).tables(tables, self.operators, self._partitions, of_sources)
         if not sources and not self._noted.errors:
             sources = [self._clock()]
         self.sources = tuple(sources)

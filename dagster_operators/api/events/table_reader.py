@@ -79,11 +79,13 @@ class TableReader:
     Args:
         noted: Collects what is wrong.
         nodes: Reads what all nodes have.
+        relayed: The addresses that tables read in place of outputs of nodes without inputs, by the table's node.
     """
 
-    def __init__(self, noted: Noted, nodes: NodeReader) -> None:
+    def __init__(self, noted: Noted, nodes: NodeReader, relayed: Mapping[str, str]) -> None:
         self._noted = noted
         self._nodes = nodes
+        self._relayed = relayed
         self._of_sources: Collection[str] = ()
 
     def tables(
@@ -114,7 +116,7 @@ class TableReader:
             self._noted.wrong(own, f"{what} is no mapping of keys to values", "write table: {input: node/output}")
             return None
         self._noted.unknown_keys(what, own, _KEYS)
-        address = self._input(what, own, senders)
+        address = self._relayed.get(name) or self._input(what, own, senders)
         columns, where, key = self._columns(what, own), self._where(what, own), own.data.get("key")
         keys = () if key is None else key.data if isinstance(key.data, tuple) else (key,)
         if address is None or columns is None or where is None:
@@ -130,7 +132,8 @@ class TableReader:
         sender = senders.get(given.data)
         if given.data in self._of_sources:
             problem = f"{what}: {given.data!r} is the output of a source or of a node without inputs"
-            self._noted.wrong(given, problem, "let an operator send on what it reads there, and read its output")
+            typed = f"of a node without inputs declare its type: output_types: {{{given.data.rpartition('/')[2]}: int64}}, say"
+            self._noted.wrong(given, problem, f"{typed}; of a source let an operator send on what it reads, and read its output")
             return None
         if sender is None:
             remedy = near(given.data, senders) or f"there are: {', '.join(senders) or 'none'}"

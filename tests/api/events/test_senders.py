@@ -14,7 +14,7 @@ import dagster_operators as do
 from dagster_operators.api.events import dataflow_file, sender
 from dagster_operators.api.events.sender import Sender
 from dagster_operators.cli.live import Running
-from dagster_operators.errors import SourceError
+from dagster_operators.errors import QueryError, SourceError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from tests.engines import SAIL
 
@@ -101,6 +101,25 @@ def test_what_a_node_without_inputs_sends_is_delivered(tmp_path: Path) -> None:
     assert [row.value[0] for row in rows] == [*(f"n [{n}] {moment}" for n in range(3)), "text ['end'] None"]
     assert not pipeline.run_epoch().epoch or pipeline.read("echo/echoed").count() == 4
     assert not sender._AT_WORK
+
+
+@pytest.mark.sail
+@pytest.mark.usefixtures("sail")
+def test_a_table_may_read_what_a_node_without_inputs_sends(tmp_path: Path) -> None:
+    table = "  - {id: numbers, table: {input: send/n, columns: {time: time, seq: seq, n: 'value[0]'}, where: 'value[0] > 0'}}\n"
+    flow = FLOW.partition("  - id: echo")[0] + "    output_types: {n: int64}\n" + table
+    for name, text in (("send.py", SEND), ("flow.yml", flow)):
+        (tmp_path / name).write_text(text)
+    pipeline = do.Pipeline.from_yaml(tmp_path / "flow.yml", root=str(tmp_path / "root"), engine=SAIL)
+    pipeline.run_until_caught_up()
+    assert [(row["seq"], row["n"]) for row in pipeline.to_arrow("numbers").sort_by("seq").to_pylist()] == [(2, 1), (3, 2)]
+    assert pipeline.to_arrow("numbers__messages__n").num_rows == 3
+    untyped = flow.replace("    output_types: {n: int64}\n", "")
+    with pytest.raises(QueryError) as caught:
+        dataflow_file.DataflowFile(untyped, "flow.yml", tmp_path, {})
+    (error,) = caught.value.errors
+    assert "the output of a source or of a node without inputs" in str(error)
+    assert "output_types: {n: int64}" in str(error)
 
 
 def test_a_script_goes_on_where_the_turn_before_left_it_and_begins_anew_where_that_is_not_kept(

@@ -33,12 +33,15 @@ nodes:
       output_types: {log: string}
 """
 ROWS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ab")), min_size=1, max_size=6).map(sorted)
+WINDOWS = (do.Tumbling("4 minutes"), do.Session("2 minutes"))
 CUTS = st.sets(st.integers(0, 5), max_size=3)
 
 Rows = Sequence[tuple[int, str]]
 
 
-def told(root: Path, engine: str, by: str, left: Sequence[Rows], right: Sequence[Rows]) -> tuple[Counter[Any], do.Pipeline]:
+def told(
+    root: Path, engine: str, by: str, left: Sequence[Rows], right: Sequence[Rows], *, window: Any = WINDOWS[0]
+) -> tuple[Counter[Any], do.Pipeline]:
     """What the operator is told by the end of the data, by key; and the pipeline, which can be rebuilt."""
     root.mkdir(parents=True)
     (root / "log.py").write_text(LOG)
@@ -51,7 +54,7 @@ def told(root: Path, engine: str, by: str, left: Sequence[Rows], right: Sequence
         return pipeline.source(name, given, event_time="at", lateness="0 seconds", finished=True)
 
     one, two = source("left", left), source("right", right)
-    windows = one.key_by("k").window(do.Tumbling("4 minutes")).aggregate(v="count(*)", name="windows")
+    windows = one.key_by("k").window(window).aggregate(v="count(*)", name="windows")
     made = one.events(str(root / "flow.yml"), two, one.union(two, name="both"), windows, name="events")
     made.side_output("log/log").to_table("log")
     pipeline.run_until_caught_up()
@@ -70,13 +73,14 @@ def cut(rows: Rows, places: set[int]) -> list[Rows]:
 
 @pytest.mark.sail
 @fresh_examples(3)
-@given(ROWS, ROWS, CUTS, CUTS, st.sampled_from(["", "k"]))
+@given(ROWS, ROWS, CUTS, CUTS, st.tuples(st.sampled_from(["", "k"]), st.sampled_from(WINDOWS)))
 def test_every_cut_parallelism_and_rebuild_gives_the_same(
-    left: Rows, right: Rows, cut_left: set[int], cut_right: set[int], by: str
+    left: Rows, right: Rows, cut_left: set[int], cut_right: set[int], how: tuple[str, Any]
 ) -> None:
+    by, window = how
     with TemporaryDirectory() as folder:
-        wanted, _ = told(Path(folder, "whole"), "sail", by, [left], [right])
-        found, pipeline = told(Path(folder, "cut"), "sail", by, cut(left, cut_left), cut(right, cut_right))
+        wanted, _ = told(Path(folder, "whole"), "sail", by, [left], [right], window=window)
+        found, pipeline = told(Path(folder, "cut"), "sail", by, cut(left, cut_left), cut(right, cut_right), window=window)
         assert found == wanted
         pipeline.rebuild()
         assert logged(pipeline) == wanted

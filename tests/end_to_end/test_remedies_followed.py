@@ -1,7 +1,7 @@
 """Each class of errors is raised for real, and each call and command of its remedy is followed word for word to its end.
 
 The end is a pipeline whose tables are right, or a remedy that names no call: then a human has to bring something back, or to
-correct a program or an input. A class without a scenario here says which other test raises it.
+correct a program or an input, as ``test_remedies_of_programs.py`` does. A class that needs more says which test does it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dagster_operators.errors import OperatorsError
 from dagster_operators.runtime.commands import as_commands
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
+from tests.end_to_end.test_remedies_of_programs import SCENARIOS as PROGRAMS
 from tests.following import copied, error_of, follow, rows_of, ways_of
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -204,20 +205,19 @@ BY_HAND = (
 """What a human settles in the program, the input or the storage, by what the text says; all others name calls."""
 
 ELSEWHERE: Mapping[str, str] = {
-    "PlanError": "plans/test_unknown.py", "QueryError": "api/events/test_dataflow_file.py",
-    "ChangedPipelineError": "end_to_end/test_changed_columns.py", "ChangedColumnsError": "end_to_end/test_widened_columns.py",
-    "TimestampError": "operators/frontier/test_times.py", "CapabilityError": "operators/frontier/test_notificator.py",
-    "SourceError": "orchestration/test_failures.py", "EndedInputError": "end_to_end/test_renamed_tables.py",
-    "EngineError": "runtime/test_spark_process.py", "JavaMissingError": "end_to_end/test_access.py",
-    "EngineStoppedError": "runtime/test_spark_process.py", "BrokenAnswerError": "runtime/test_whole_answers.py",
-    "StageFailedError": "runtime/stages/test_reach.py", "UnfitValueError": "orchestration/test_sensor.py",
-    "EndlessLoopError": "operators/loops/test_inner_loop.py", "OperatorFailedError": "runtime/stages/test_failed_values.py",
-    "SendOutputError": "operators/events/test_sending.py", "UserFunctionError": "functions/test_scalar.py",
-    "LedgerVersionError": "end_to_end/test_refused_roots.py", "EpochUnderWayError": "runtime/test_compacting.py",
-    "FencedError": "runtime/test_rebuild_folder.py", "SinkError": "orchestration/test_shown.py",
-    "SinkUnavailableError": "connectors/test_postgres_crash.py", "NotPreparedError": "connectors/test_postgres_sink.py",
+    "EndedInputError":
+        "end_to_end/test_renamed_tables.py:test_who_reads_the_table_is_told_its_new_name_or_that_its_rows_are_others",
+    "EngineError": "runtime/test_spark_process.py:test_the_next_question_starts_it_anew",
+    "EngineStoppedError": "runtime/test_spark_process.py:test_the_next_question_starts_it_anew",
+    "BrokenAnswerError": "runtime/test_whole_answers.py:test_an_epoch_that_was_told_less_is_not_committed",
+    "StageFailedError": "runtime/stages/test_reach.py:test_an_engine_that_writes_elsewhere_fails_the_epoch",
+    "LedgerVersionError": "end_to_end/test_refused_roots.py:test_a_ledger_of_a_newer_version",
+    "SourceError": "api/events/test_senders.py:test_a_script_that_fails_keeps_nothing_of_its_turn",
+    "SinkUnavailableError":
+        "connectors/test_postgres_crash.py:test_a_server_that_is_away_when_a_run_begins_holds_nothing_up",
+    "NotPreparedError": "connectors/test_postgres_sink.py:test_a_lost_transaction_is_told_from_a_committed_one",
 }  # fmt: skip
-"""Classes whose errors need a program, an engine or a service of their own, and the test that raises each."""
+"""Classes whose errors need a service, process or engine of their own, and the test that raises each and does what it says."""
 
 
 @pytest.mark.parametrize("scenario", [one for each in SCENARIOS.values() for one in each], ids=lambda one: one.__name__)
@@ -242,7 +242,10 @@ def test_each_way_leads_to_the_end(
 
 def test_each_class_has_a_scenario() -> None:
     classes = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, OperatorsError)}
-    assert classes - {"OperatorsError"} == SCENARIOS.keys() | ELSEWHERE.keys()
-    assert not SCENARIOS.keys() & ELSEWHERE.keys()
-    for name, path in ELSEWHERE.items():
-        assert re.search(rf"\b{name}\b", (TESTS / path).read_text()), f"{path} raises no {name}"
+    named = [*SCENARIOS, *ELSEWHERE, *(one.kind.__name__ for one in PROGRAMS)]
+    assert sorted(named) == sorted(classes - {"OperatorsError"}), "each in one place"
+    for name, place in ELSEWHERE.items():
+        path, _, test = place.partition(":")
+        text = (TESTS / path).read_text()
+        assert re.search(rf"\b{name}\b", text), f"{path} raises no {name}"
+        assert f"def {test}(" in text, place

@@ -233,6 +233,8 @@ def test_a_script_that_fails_keeps_nothing_of_its_turn(script: str, told: str) -
     with pytest.raises(SourceError, match=told):
         Turn().take(sends(script))
     assert not sender._AT_WORK
+    end, sent = Turn().take(sends("from dora import Node\nNode().send_output('n', [2])"))  # the remedy: correct the script
+    assert (end, sent) == ("final", [[2]])
 
 
 @pytest.mark.sail

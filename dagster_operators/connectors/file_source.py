@@ -26,7 +26,7 @@ from dagster_operators.connectors.debezium_reader import (
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
 from dagster_operators.connectors.json_names import warn_of_other_names
-from dagster_operators.connectors.missing_columns import MissingColumns, check_missing_columns
+from dagster_operators.connectors.missing_columns import MissingColumns, check_missing_columns, refuse_void
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
@@ -395,6 +395,7 @@ class FileSource(Connector):
         if kind == "parquet":
             some_at_a_time(lambda file: parquet_format.verify(self._location, file, columns, self.missing_columns), files)
             return
+        refuse_void(columns, self.uri)
         if self._text(kind).is_looked_into:
             some_at_a_time(lambda file: self._text(kind).verify(self._location, file, columns, self.missing_columns), files)
             return

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Final, Literal
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Literal
 
 from dagster_operators.errors import BadInputError, PipelineError
+
+if TYPE_CHECKING:
+    from dagster_operators.types.data_type import DataType as SparkType
 
 MissingColumns = Literal["fail", "null"]
 
@@ -73,3 +77,22 @@ def require_columns(
             f"no column of the schema is in the {where}, which has {there}", file=file,
             remedy="correct the schema, or the path of the source",
         )  # fmt: skip
+
+
+def refuse_void(columns: Mapping[str, SparkType], file: str) -> None:
+    """Refuse columns of the type ``void``: no text is a value of it, and engines name no column when they find that out.
+
+    Raises:
+        BadInputError: There is one.
+
+    >>> from dagster_operators.types.schema import Schema
+    >>> refuse_void({"v": Schema.from_ddl("v array<void>").types["v"]}, "in/*.csv")
+    Traceback (most recent call last):
+    dagster_operators.errors.BadInputError: a column of the schema is array<void>, which has no values in text [...]. To do: ...
+    """
+    for column, kind in columns.items():
+        if re.search(r"\bvoid\b", kind.sql.lower()):
+            raise BadInputError(
+                f"a column of the schema is {kind.sql.lower()}, which has no values in text", file=file, column=column,
+                remedy="give it the type that its values have, or leave it out of the schema",
+            )  # fmt: skip

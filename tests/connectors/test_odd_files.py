@@ -237,3 +237,15 @@ def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pyte
         found = FileLocation(path)
         assert len(found.find()) == 1
         assert found.base()[0].startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json", '{"v":1}\n'), ("a.csv", "v,x\n1,\n")])
+def test_a_column_of_no_type_is_refused_with_its_name(name: str, text: str, tmp_path: Path) -> None:
+    """The engine's own error named none."""
+    (tmp_path / name).write_text(text)
+    source = do.FileSource(str(tmp_path), schema="v int, x void")
+    choice = source.choose(None, lambda: iter(()))
+    assert choice is not None
+    with pytest.raises(BadInputError, match="is void, which has no values in text") as caught:
+        source.verify(choice.slice.items, Schema.from_ddl("v int, x void").to_json())
+    assert caught.value.column == "x"

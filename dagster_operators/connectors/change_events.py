@@ -86,4 +86,6 @@ class ReadEvents(Stateless):
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         logical = self.logical
-        return entries_in(frame, logical.column, logical.order, Schema.from_ddl(logical.schema).types, logical.keys)
+        fields = Schema.from_ddl(logical.schema)
+        required = [one.name for one in fields.fields if not one.nullable]
+        return entries_in(frame, logical.column, logical.order, fields.types, logical.keys, required)

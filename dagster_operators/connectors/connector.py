@@ -21,6 +21,8 @@ from dagster_operators.functions.captured import capture, restore
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields
 from dagster_operators.operators.engine_schema import empty_as_declared
+from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,6 +168,20 @@ class Connector(ABC):
     def declared_schema(self) -> str | None:
         """The schema the user gave, as DDL."""
         return None
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that the declared schema calls NOT NULL. A row without such a value is no row of the source."""
+        declared = self.declared_schema
+        return () if declared is None else tuple(field.name for field in parse_ddl(declared) if not field.nullable)
+
+    def planned_schema(self, session: SparkSession) -> str:
+        """The schema by which a pipeline is planned: required columns may be null in it, as engines would go wrong by a null."""
+        found, required = self.infer_schema(session), {name.lower() for name in self.required}
+        if not required:
+            return found
+        fields = Schema.from_json(found).fields
+        return Schema(tuple(replace(one, nullable=one.nullable or one.name.lower() in required) for one in fields)).to_json()
 
     @property
     def row_keys(self) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
 from dagster_operators.connectors.debezium_values import as_texts, has_bytes
-from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD
+from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, MISSING, lacks_time
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
@@ -159,10 +159,12 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     )  # fmt: skip
 
 
-def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, DataType], keys: Sequence[str]) -> DataFrame:
+def entries_in(  # noqa: PLR0917 - what a reader of a column needs
+    frame: DataFrame, event: str, order: str, types: Mapping[str, DataType], keys: Sequence[str], required: Sequence[str] = ()
+) -> DataFrame:
     """What the events in a column do: the row's columns and those of :data:`ENTRY_COLUMNS`.
 
-    An event that cannot be read fails the query.
+    An event that cannot be read fails the query, and so does one whose row lacks a value that is declared NOT NULL.
 
     Args:
         frame: The rows.
@@ -170,6 +172,7 @@ def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, Dat
         order: SQL for a whole number that orders them.
         types: The columns of the row.
         keys: The key columns of the row.
+        required: The columns that are declared NOT NULL.
     """
     _refuse_bytes_within(frame.sparkSession, types)
     cut = functools.partial(_cut_column, _Events({name: str(kind) for name, kind in types.items()}, tuple(keys)))
@@ -177,7 +180,9 @@ def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, Dat
     _refuse_no_whole_number(order, schema_of(given).types["place"])
     given = given.selectExpr("event", "CAST(place AS BIGINT) AS place")
     found = _read(given, cut, types, tuple(keys))
-    return found.selectExpr(*map(quoted, types), _or_fail(f"'{NO_EVENT}'"), PLACE)
+    missing = [f"CASE WHEN {lacks_time(name, found.columns)} THEN {literal(MISSING.format(name))} END" for name in required]
+    reason = f"nullif(concat_ws('; ', {', '.join([CORRUPT_REASON, *missing])}), '')" if missing else CORRUPT_REASON
+    return found.selectExpr(*map(quoted, types), _or_fail(f"'{NO_EVENT}'", reason), PLACE)
 
 
 def _read(given: DataFrame, cut: Any, types: Mapping[str, DataType], keys: tuple[str, ...]) -> DataFrame:
@@ -189,10 +194,10 @@ def _read(given: DataFrame, cut: Any, types: Mapping[str, DataType], keys: tuple
     return given.mapInArrow(cut, made).selectExpr(*values, *told)
 
 
-def _or_fail(told: str) -> str:
+def _or_fail(told: str, reason: str = CORRUPT_REASON) -> str:
     """SQL for the operation, which fails where the event is corrupt."""
-    failed = f"CAST(raise_error(concat({told}, {CORRUPT_REASON})) AS STRING)"
-    return f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {failed} ELSE {OPERATION} END AS {OPERATION}"
+    failed = f"CAST(raise_error(concat({told}, {reason})) AS STRING)"
+    return f"CASE WHEN {reason} IS NOT NULL THEN {failed} ELSE {OPERATION} END AS {OPERATION}"
 
 
 def _values(types: Mapping[str, DataType], keys: Sequence[str]) -> tuple[list[str], str]:

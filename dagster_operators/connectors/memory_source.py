@@ -85,6 +85,11 @@ class MemorySource(Connector):
         return "memory:"
 
     @property
+    @override
+    def required(self) -> tuple[str, ...]:
+        return ()  # its batches are looked at when they are made into Arrow
+
+    @property
     def declared_schema(self) -> str | None:
         """The schema as DDL."""
         return self.schema

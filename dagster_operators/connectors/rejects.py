@@ -31,6 +31,9 @@ NO_UTF8: Final = "bytes that are no UTF-8; of files in another encoding say whic
 UNTIMED: Final = "the event time is null"
 """The reason where a row says no time."""
 
+MISSING: Final = "{} is null, and declared NOT NULL"
+"""The reason where a row has no value in a column of that name."""
+
 REJECTS_SCHEMA: Final = "file string, record string, reason string"
 """The schema of the rejects, as DDL."""
 
@@ -80,3 +83,9 @@ def split_untimed(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
     """The rows with an event time, and the others as rejects."""
     lacks = lacks_time(column, rows.columns, with_moves=True)
     return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), UNTIMED)
+
+
+def split_missing(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
+    """The rows with a value in a column, and the others as rejects."""
+    lacks = lacks_time(column, rows.columns, with_moves=True)
+    return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), MISSING.format(column))

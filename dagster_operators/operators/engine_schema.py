@@ -42,6 +42,8 @@ def empty_as_declared(session: SparkSession, ddl: str) -> DataFrame:
     """A DataFrame without rows, of columns written as text; the engine reads the text."""
     from pyspark.sql.types import StructType
 
+    if "char" in ddl.lower():
+        ddl = Schema.from_ddl(ddl).with_texts().to_ddl()
     columns = StructType.fromDDL(ddl) if _is_classic(session) else ddl
     return _empty(session, columns) if isinstance(columns, StructType) else _by_pyspark(session, ddl)
 

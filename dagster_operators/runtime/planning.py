@@ -180,7 +180,7 @@ class Planning:
                 kept = pinned.get(name, pinned.get(self.dataflow.renamed.get(name, "")))
                 kept = kept if connector.declared_schema is None else None
                 with located(pipeline=self.dataflow.name, source=name):
-                    self._schemas[name] = kept or connector.infer_schema(self.session)
+                    self._schemas[name] = kept or connector.planned_schema(self.session)
         return self._schemas
 
     def _pinned_schemas(self, view: LedgerView) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError, located
-from dagster_operators.types.data_type import Array, DataType, Field, Map, Struct
+from dagster_operators.types.data_type import Array, DataType, Field, Map, Plain, Struct
 from dagster_operators.types.ddl import parse_ddl, render_ddl
 from dagster_operators.types.spark_json import parse_json, render_json
 
@@ -138,6 +138,14 @@ class Schema:
         """
         return Schema(tuple(map(_with_nulls, self.fields)))
 
+    def with_texts(self) -> Schema:
+        """The same with ``string`` in place of ``char(n)`` and ``varchar(n)``, which Spark takes in tables of its catalog alone.
+
+        >>> Schema.from_ddl("k varchar(3), s struct<a: char(2)>").with_texts().to_ddl()
+        '`k` string, `s` struct<a:string>'
+        """
+        return Schema(tuple(replace(field, type=_texts_within(field.type)) for field in self.fields))
+
 
 def _with_nulls(field: Field) -> Field:
     return replace(field, type=_nulls_within(field.type), nullable=True)
@@ -195,3 +203,16 @@ def comments_of(schema_json: str) -> dict[str, str]:
     {'v': 'a count'}
     """
     return {field.name: field.comment for field in Schema.from_json(schema_json) if field.comment}
+
+
+def _texts_within(kind: DataType) -> DataType:
+    match kind:
+        case Array():
+            return replace(kind, element=_texts_within(kind.element))
+        case Map():
+            return replace(kind, key=_texts_within(kind.key), value=_texts_within(kind.value))
+        case Struct():
+            return Struct(tuple(replace(field, type=_texts_within(field.type)) for field in kind.fields))
+        case Plain(name) if name.startswith(("char(", "varchar(")):
+            return Plain("string")
+    return kind

@@ -25,6 +25,7 @@ from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import LAST, Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.stages.numbered_rows import NumberedRows
 from dagster_operators.runtime.stages.observed import Observed
+from dagster_operators.runtime.stages.required_columns import RequiredColumns, split_required
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.times_ahead import TimesAhead
@@ -79,6 +80,7 @@ class StageInputs:
         self._work = work
         self._files = files
         self._observed = observed
+        self._required = RequiredColumns(observed)
         self._ends: dict[str, int] = {}
         self._part_ends: dict[str, dict[str, int]] = {}
         begin = work.attempt.begin
@@ -181,10 +183,7 @@ class StageInputs:
             rows = read = gathered(rows, connector, items, files=1)
         # A table with rows that are marked as deleted is read without places.
         places = PLACES if connector.gives_places and FILE in rows.columns else ()
-        if connector.on_corrupt == "reject":
-            rows, self.rejected[operator] = split_rejects(rows)
-        elif connector.may_be_corrupt and not is_timed:
-            self.to_parse[operator] = rows
+        rows = self._complete(operator, connector, items, rows, column if is_timed else None)
         if column is None or not is_timed:
             return made_of(needed.of(rows, *places), read)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
@@ -209,6 +208,28 @@ class StageInputs:
         self._ends[operator] = self._advanced(operator, largest)
         return made_of(rows, read)
 
+    def _complete(self, source: str, connector: Connector, items: Any, rows: DataFrame, time_column: str | None) -> DataFrame:
+        """The rows of a source without its rejects; where it has none, what is to be known of the rows is noted.
+
+        Args:
+            source: The source.
+            connector: What has read the rows.
+            items: What they are.
+            rows: The rows.
+            time_column: The event time, where nulls in it are looked at elsewhere.
+        """
+        beside = [] if time_column is None else [time_column]
+        if connector.on_corrupt == "reject":
+            rows, rejected = split_rejects(rows)
+            rows, incomplete = split_required(connector, rows, beside=beside)
+            for records in incomplete:
+                rejected = rejected.unionByName(records)
+            self.rejected[source] = rejected
+            return rows
+        if connector.may_be_corrupt and time_column is None:
+            self.to_parse[source] = rows
+        return self._required.of_source(source, connector, items, rows, beside=beside)
+
     def _reader(self, source: str) -> Connector:
         """What reads a source; with places if its stream has readers and all of them want these: in a table they were columns."""
         connector = self._connector(source)
@@ -223,7 +244,7 @@ class StageInputs:
         session, schema = self._work.session, self._work.schemas[operator]
         if with_parts:
             return connector.read_parts(session, items, schema, corrupt=connector.on_corrupt)
-        if not any_of or connector.on_corrupt == "reject":
+        if not any_of or connector.on_corrupt == "reject" or connector.required:
             return connector.read(session, items, schema, corrupt=connector.on_corrupt)
         column = self._work.dataflow.nodes[operator].type.event_time
         if column is not None:  # rows that are not read must count for the watermark too
@@ -239,6 +260,7 @@ class StageInputs:
         with located(operator=operator):
             items = self._work.items(operator)
             table = connector.read_pinned(self._work.session, items, self._work.schemas[operator])
+            table = self._required.of_lookup(operator, connector, table)
             return gathered(with_one_nan(table, self._work.schemas[operator]), connector, items)
 
     def verify_again(self) -> None:
@@ -246,6 +268,7 @@ class StageInputs:
 
         Raises:
             SourceError: One is not.
+            BadInputError: A row has no value in a column that its source declares NOT NULL.
         """
         for operator in self._read_from:
             try:
@@ -253,6 +276,7 @@ class StageInputs:
             except SourceError as error:
                 error.remedy = "run again: nothing of the epoch is committed, and it is begun anew with what is there then"
                 raise error.at(source=operator) from None
+        self._required.check()
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""

@@ -1,0 +1,100 @@
+"""Columns that a source declares NOT NULL: a row without such a value fails the epoch, or is set aside with its corrupt records.
+
+Engines differ: of text they pass a null on, and of Parquet one of them fails without a word of the source.
+So they are told of such columns as of any others (``Connector.planned_schema``), and the rows are looked at here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.connectors.connector import UNKNOWN, Connector
+from dagster_operators.connectors.rejects import lacks_time, split_missing
+from dagster_operators.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.runtime.stages.observed import Observed
+
+_FIGURE: Final = "null in "
+
+
+class RequiredColumns:
+    """The required columns of the sources that an attempt at a stage reads.
+
+    Args:
+        observed: Takes figures along with the rows.
+    """
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._watched: dict[str, dict[str, str]] = {}
+
+    def of_source(self, source: str, connector: Connector, items: Any, rows: DataFrame, *, beside: Collection[str]) -> DataFrame:
+        """The same rows of a source, with what is to be counted in them: nothing where the connector knows the nulls.
+
+        Args:
+            source: The source.
+            connector: What has read the rows.
+            items: What they are.
+            rows: The rows.
+            beside: Columns that are looked at elsewhere.
+
+        Raises:
+            BadInputError: The connector knows that a value is missing.
+        """
+        unknown = []
+        for column in _required(connector, rows.columns, beside):
+            nulls = connector.null_count(items, column)
+            if nulls is UNKNOWN:
+                unknown.append(column)
+            else:
+                _require_none(column, nulls, source=source)
+        return self._counted("source", source, rows, unknown)
+
+    def of_lookup(self, operator: str, connector: Connector, rows: DataFrame) -> DataFrame:
+        """The same rows of a lookup table, with what is to be counted in them."""
+        return self._counted("operator", operator, rows, _required(connector, rows.columns, ()))
+
+    def _counted(self, what: str, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+        if not columns:
+            return rows
+        figures = {_FIGURE + column: f"count_if({lacks_time(column, rows.columns)})" for column in columns}
+        self._watched[watched := f"required {name}"] = {what: name}
+        return self._observed.watch(watched, rows, figures)
+
+    def check(self) -> None:
+        """Look at all figures, after the queries that bring them along.
+
+        Raises:
+            BadInputError: A row has no value.
+        """
+        for watched, where in self._watched.items():
+            for name, nulls in self._observed.values(watched).items():
+                _require_none(name.removeprefix(_FIGURE), int(nulls or 0), **where)
+
+
+def split_required(connector: Connector, rows: DataFrame, *, beside: Collection[str]) -> tuple[DataFrame, list[DataFrame]]:
+    """The rows of a source that have all values that it requires, and the others as rejects."""
+    rejected = []
+    for column in _required(connector, rows.columns, beside):
+        rows, missing = split_missing(rows, column)
+        rejected.append(missing)
+    return rows, rejected
+
+
+def _required(connector: Connector, columns: Collection[str], beside: Collection[str]) -> list[str]:
+    there = {name.lower() for name in columns} - {name.lower() for name in beside}
+    return [name for name in connector.required if name.lower() in there]
+
+
+def _require_none(column: str, nulls: int, **where: Any) -> None:
+    if nulls:
+        raise BadInputError(
+            f"{nulls} rows have no value in a column that is declared NOT NULL", column=column, **where,
+            remedy='correct the input; or set such rows aside: a FileSource with corrupt="reject" does; or leave NOT NULL out of '
+            "the schema",
+        )  # fmt: skip

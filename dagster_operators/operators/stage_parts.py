@@ -70,7 +70,10 @@ class Exchanges(Protocol):
         """
 
     def forget_earlier(self) -> None:
-        """Delete the folders of attempts of earlier owners."""
+        """Delete the folders of attempts of earlier owners, and of those of the same owner that have failed."""
+
+    def end(self) -> None:
+        """Note that the attempt has failed: whoever has a record of its own needs this one no more."""
 
     def forget_all_but(self, names: Collection[str]) -> None:
         """Delete what is in the folder, except the record and some files.

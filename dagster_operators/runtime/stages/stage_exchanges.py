@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _RECORD: Final = "superstep.json"
+_ENDED: Final = "ended"
+"""The file of an attempt that has failed, and deletes and reads nothing any more."""
+
 _REQUESTS: Final = 8
 
 _log = logging.getLogger(__name__)
@@ -120,15 +123,25 @@ class StageExchanges:
         missing = sorted({*names} - {*self._root.children(own)})
         list(at_once(lambda name: self._root.link(self._file(attempt, name), f"{own}/{name}"), missing, _REQUESTS))
 
+    def end(self) -> None:
+        """Note that the attempt has failed: whoever has a record of its own needs this one no more."""
+        self._root.write(f"{self._dataset}/{self._directory}/{_ENDED}", b"")
+
     def forget_earlier(self) -> None:
-        """Delete the folders of attempts of earlier owners. Files that stay are harmless: an error is logged."""
+        """Delete the folders of attempts of earlier owners, and of those of the same owner that have failed.
+
+        Files that stay are harmless: an error is logged.
+        """
         own = generation_of(self._work.attempt.attempt)
         for attempt in self._others():
-            if generation_of(attempt) < own:
+            if generation_of(attempt) < own or self._has_ended(attempt):
                 try:
                     self._root.delete_folder(f"{self._dataset}/{self._epoch}/{attempt}/{self._operator}")
                 except StorageError as error:
                     _log.warning("rows that an earlier attempt kept were not deleted: %s", error)
+
+    def _has_ended(self, attempt: str) -> bool:
+        return _ENDED in self._root.children(f"{self._dataset}/{self._epoch}/{attempt}/{self._operator}")
 
     def forget_all_but(self, names: Collection[str]) -> None:
         """Delete what is in the folder, except the record and some files.

@@ -77,6 +77,9 @@ class Folders:
                     path.unlink()
                 folder.rmdir()
 
+    def end(self) -> None:
+        (self.own / "ended").touch()
+
     def forget_all_but(self, names: Collection[str]) -> None:
         for path in self.own.iterdir():
             if not names or path.name not in {*names, "superstep.json"}:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError
 from dagster_operators.operators.datasets.context import RichFunction
+from dagster_operators.runtime.stages.stage_exchanges import StageExchanges
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import SAIL
@@ -87,7 +89,7 @@ def test_an_attempt_that_failed_keeps_its_superstep_and_no_other_rows(tmp_path):
     root, place = str(tmp_path / "root"), tmp_path / "fails"
     pipeline = fail_in_third(root, place)
     (record,) = [path for path in files(root) if path.name == "superstep.json"]
-    kept = sorted(path.name for path in files(root) if path != record)
+    kept = sorted(path.name for path in files(root) if path != record and path.name != "ended")
     assert kept
     assert all(name in record.read_text() for name in kept)
     assert pipeline.run_epoch().metrics[TAKEN_OVER] == 2
@@ -171,3 +173,27 @@ def test_so_on_an_object_store(s3):
         assert rows_of(pipeline) == EXPECTED
         left = Root(root, options).sizes("streams")
         assert not [path for path, size in left.items() if size], left
+
+
+def exchanges_of(root, attempt):
+    work = SimpleNamespace(
+        coordinator=SimpleNamespace(root=root), key=SimpleNamespace(iteration=()), parallelism=2,
+        stage=SimpleNamespace(main=SimpleNamespace(stream="t")), attempt=SimpleNamespace(epoch=1, attempt=attempt),
+    )  # fmt: skip
+    return StageExchanges(work, None, "t")
+
+
+def test_attempts_of_one_run_that_failed_do_not_pile_up(tmp_path):
+    """As of a step that Dagster tries again: each attempt has the rows of the one before."""
+    root = Root(str(tmp_path / "root"))
+    at_work = exchanges_of(root, "g2-0000000f")
+    at_work.make()
+    at_work.keep(b"at work")
+    for number in range(4):
+        exchanges = exchanges_of(root, f"g2-0000000{number}")
+        exchanges.make()
+        exchanges.keep(b"a record")
+        exchanges.forget_earlier()
+        assert len(list(exchanges.kept())) == 1, "the one that is at work stays"
+        exchanges.end()
+    assert sorted(name for name, _ in exchanges_of(root, "g2-000000aa").kept()) == ["g2-00000003", "g2-0000000f"]

@@ -144,9 +144,11 @@ class Supersteps:
         return self._files
 
     def forget_the_rest(self) -> None:
-        """Delete all files of this attempt, except those of the superstep that it kept last."""
+        """Delete all files of this attempt, which has failed, except those of the superstep that it kept last."""
         try:
             self._exchanges.forget_all_but(self._files)
+            if self._files:
+                self._exchanges.end()
         except StorageError as error:
             _log.warning("rows that nobody reads were not deleted: %s", error)
 

@@ -5,7 +5,8 @@ what it takes from outside: constants, and the helper functions and classes of i
 packages define counts by name. Where there is no source, as of a lambda amid a statement, it is the bytecode.
 
 Stored state depends on these digests, so they stay as they were in earlier versions. :func:`exact_digest_of` covers more: names
-in bytecode, and a callable object by its class and attributes, a method by its object, a partial function by its arguments.
+in bytecode, a callable object by its class and attributes, a method by its object, a partial function by its arguments, and
+imports within functions of the same package.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import override
 
+from dagster_operators.functions.inner_imports import imports_within
 from dagster_operators.graph.user_functions import UserFunction
 
 _PLAIN = (bool, int, float, complex, str, bytes)
@@ -220,6 +222,11 @@ class _ExactReader(_Reader):
         parts = [list(part) if isinstance(part, Iterator) else part for part in value.__reduce_ex__(2)]
         self._alive.append(parts)  # values are known by their identities, which must not be given to others
         yield from self.described(parts)
+
+    @override
+    def _function(self, function: FunctionType) -> Iterator[str]:
+        yield from super()._function(function)
+        yield from imports_within(function, self.packages)
 
     @override
     def _global(self, function: FunctionType, name: str) -> Iterator[str]:

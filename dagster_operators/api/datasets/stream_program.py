@@ -22,10 +22,11 @@ from dagster_operators.errors import PlanError
 from dagster_operators.functions.content import closed_over, exact_digest_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.datasets.data_sets import KEPT_SINK, SINK, DataSetProgram
+from dagster_operators.operators.datasets.drivers.driver import drivers_of
 from dagster_operators.operators.datasets.running.packed_rows import is_record
 from dagster_operators.optimizer.estimates import Estimate
 from dagster_operators.optimizer.planning import OptimizedPlan, optimized
-from dagster_operators.optimizer.program import Sink, name_apart, named_sources
+from dagster_operators.optimizer.program import Sink, name_apart, named_sources, ordered
 from dagster_operators.optimizer.strategies import ExecutionMode
 from dagster_operators.types.schema import Schema
 
@@ -52,12 +53,24 @@ class StreamProgram(DataSetProgram):
         outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
         self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
         self.functions = tuple(dict.fromkeys(function for bag in known for function in functions_of(bag)))
-        self.code = exact_digest_of(
-            *self.functions, *(bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand))
-        )
+        at_hand = [bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)]
+        self.code = exact_digest_of(*self.functions, *at_hand, *self._from_outside(list(known)))
         self.streams = tuple(map(str, streams))
         self.columns = _columns(data_set)
         self.sides = {name: _columns(bag) for name, bag in sides.items()}
+
+    def _from_outside(self, known: Sequence[Bag]) -> list[type]:
+        """The classes of operations of other packages, and of the drivers that do their work."""
+        operations = [type(bag.operation) for bag in known if not _is_own(bag.operation)]
+        if not operations:
+            return []
+        try:
+            translation = Translation(1)
+            nodes = ordered([translation.node(bag) for bag in self.data_sets.values()])
+            drivers = [driver for node in nodes for way in node.descriptors for driver in drivers_of(way.driver) if driver]
+        except Exception:  # noqa: BLE001 - of an operation from outside: it is raised again as the program is planned
+            drivers = []
+        return list(dict.fromkeys([*operations, *(driver for driver in drivers if not _is_own_place(driver.__module__))]))
 
     @cached_property
     def _program(self) -> Mapping[str, Bag]:
@@ -210,8 +223,11 @@ def _shown(value: Any, known: Mapping[Bag, int]) -> str:
 
 
 def _is_own(value: Any) -> bool:
-    place = getattr(value, "__module__", "") if isinstance(value, FunctionType) else type(value).__module__
-    return (place or "").partition(".")[0] == _OWN
+    return _is_own_place(getattr(value, "__module__", "") if isinstance(value, FunctionType) else type(value).__module__)
+
+
+def _is_own_place(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _OWN
 
 
 def functions_of(bag: Bag) -> Iterator[Any]:

@@ -86,3 +86,21 @@ def test_without_a_cost_it_is_refused_by_name():
     rows = LocalProgram().rows([(1,)], "k")
     with pytest.raises(PipelineError, match=r"OUTSIDE_WITHOUT_COST.*cost"):
         LocalProgram().collect(parts_at_once(rows, list, strategy="OUTSIDE_WITHOUT_COST"))
+
+
+def test_a_change_of_the_driver_is_a_change_of_the_program(monkeypatch):
+    def digest():
+        rows = Pipeline("p", root="unused").source("rows", MemorySource([[(1,)]], schema="k long")).data_set()
+        operator = parts_at_once(rows, len).to_stream(name="sizes")
+        return operator._dataflow.nodes["sizes"].operator.program.code
+
+    def run(self) -> None:
+        self.context.collect(0)
+
+    before = digest()
+    assert digest() == before
+    monkeypatch.setattr(WholePartDriver, "run", run)
+    assert digest() != before
+    monkeypatch.undo()
+    monkeypatch.setattr(PartsAtOnce, "node", lambda self, data_set, inputs, translation: inputs[0])
+    assert digest() != before

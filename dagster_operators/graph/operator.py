@@ -169,6 +169,11 @@ class LogicalOperator(ABC):
     name: str
     chain: bool = True
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What explain says of it beside its settings."""
+        return ()
+
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if "kind" in vars(cls) and "label" not in vars(cls):

@@ -75,6 +75,8 @@ class _Dump:
         if shown.name not in _WITHOUT_A_NAME:
             names = dict(zip(("first", "second"), map(self._named, inputs), strict=False))
             node["driver_strategy"] = (shown.shown or shown.name).format(**names) if names else shown.shown or shown.name
+        if candidate.node.function:
+            node["function"] = candidate.node.function
         return node | _properties(candidate)
 
     def _named(self, channel: Channel) -> str:

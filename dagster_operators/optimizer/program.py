@@ -64,6 +64,7 @@ class Node:
         outgoing: The edges to its readers.
         is_dynamic: Whether its rows are others in each round of the iteration that it is in.
         weight: How many rounds are expected, where they are.
+        function: The kind of the user's function that it calls; empty where it calls none.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Node:
         self.forwarding_in_order = tuple(forwarding_in_order) or self.forwarding
         self.unique = tuple(unique)
         self.work = work
+        self.function = ""
         self.outgoing: list[Edge] = []
         self.is_dynamic = False
         self.weight = 1

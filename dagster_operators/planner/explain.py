@@ -103,6 +103,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, rows: _Rows
         node = physical.nodes[name]
         part = "" if name == node.logical else f"part of {node.logical}: "
         yield f"  {name}: {part}{_operator(dataflow.nodes[node.logical])}"
+        yield from (f"    {note}" for note in dataflow.nodes[node.logical].operator.notes)
         changes = dataflow.nodes[node.logical].type.changes
         if changes.kind is not ChangeKind.APPEND:
             yield f"    rows: {changes}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
@@ -15,34 +15,46 @@ from dagster_operators.types.schema import Schema
 if TYPE_CHECKING:
     from dagster_operators.api.datasets.base import Bag, Translation
 
+_NOTHING: Final = Schema(())
 
-def require_use(function: Any, operator: str | None, schema: str | None, *, takes_arrow: bool, keeps_columns: bool) -> None:
+
+class WithColumns:
+    """An operation, as far as it has to do with columns."""
+
+    takes_arrow: ClassVar[bool] = False
+    """Whether its function may be one over Arrow."""
+    reads_columns: ClassVar[bool] = False
+    """Whether it reads columns whose types it has to know."""
+    keeps_columns: ClassVar[bool] = False
+    """Whether its rows have the columns that come."""
+
+
+def require_use(function: Any, operator: str | None, schema: str | None, operation: WithColumns | None = None) -> None:
     """Refuse a function over Arrow where rows are asked for, and one whose columns nobody declares.
 
     Args:
         function: The user's function.
         operator: The operator, for errors.
         schema: The columns of its result, as its author declares them.
-        takes_arrow: Whether the operator calls functions over Arrow.
-        keeps_columns: Whether its rows have the columns that come.
+        operation: The operation.
 
     Raises:
         PipelineError: The function is over Arrow, and one of both holds.
 
-    >>> require_use(ArrowFunction(len), "Reduce", None, takes_arrow=False, keeps_columns=True)
+    >>> require_use(ArrowFunction(len), "Reduce", None)
     Traceback (most recent call last):
     dagster_operators.errors.PipelineError: the operator takes a function of rows, and not one over Arrow [operator 'Reduce']. \
 To do: give a function of rows; map, flat_map, filter, map_partition, reduce_group and combine_group take functions over Arrow
     """
     if not isinstance(function, ArrowFunction):
         return
-    if not takes_arrow:
+    if operation is None or not operation.takes_arrow:
         raise PipelineError(
             "the operator takes a function of rows, and not one over Arrow", operator=operator,
             remedy="give a function of rows; map, flat_map, filter, map_partition, reduce_group and combine_group take "
             "functions over Arrow",
         )  # fmt: skip
-    if schema is None and not keeps_columns:
+    if schema is None and not operation.keeps_columns:
         raise PipelineError(
             "the columns that a function over Arrow gives are not known", operator=operator,
             remedy="declare them: schema='k string, v long'",
@@ -61,7 +73,7 @@ def columns_of(row: RowType, reader: str) -> Schema:
 
     >>> from dagster_operators.types.data_type import Plain
     >>> columns_of(RowType(None, (Plain("int"), Plain("string"))), "map").to_ddl()
-    'f0 INT, f1 STRING'
+    '`f0` int, `f1` string'
     """
     types = row.types
     if types is None or None in types:
@@ -86,7 +98,8 @@ def require_known_columns(data_sets: Iterable[Bag], types_of: Callable[[Bag], Ty
     """
     for data_set in data_sets:
         operation = data_set.operation
-        if any(isinstance(getattr(operation, name, None), ArrowFunction) for name in ("function", "combine")):
+        given = (getattr(operation, name, None) for name in ("function", "combine"))
+        if operation.reads_columns or any(isinstance(function, ArrowFunction) for function in given):
             _columns_before(data_set, types_of)
 
 
@@ -108,6 +121,8 @@ def arrow_call(
         combines: Whether it gives rows like those that come, before they move.
         groups: The key of groups, and the order of their rows.
     """
+    if translation.types_of is None:
+        return ArrowCall(function, shape, _NOTHING, _NOTHING, None)
     source = data_set.inputs[0]
     columns = _columns_before(data_set, translation.types_of)
     kept = combines or (shape is Shape.CONDITION and data_set.declared is None)

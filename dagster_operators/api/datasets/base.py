@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.arrow_calls import require_use
+from dagster_operators.api.datasets.arrow_calls import WithColumns, require_use
 from dagster_operators.api.datasets.calls.annotated import Annotated
 from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several, require_function
+from dagster_operators.api.datasets.functions_within import function_kind
 from dagster_operators.api.datasets.over_all import OverAll, require_of_epoch
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.api.datasets.schemas import names_in
@@ -26,16 +27,12 @@ from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
 
 
-class Operation(ABC):
+class Operation(WithColumns, ABC):
     """The operation that makes a data set."""
 
     kind: ClassVar[str]
     """The kind that plans show."""
     is_union: ClassVar[bool] = False
-    takes_arrow: ClassVar[bool] = False
-    """Whether its function may be one over Arrow."""
-    keeps_columns: ClassVar[bool] = False
-    """Whether its rows have the columns that come."""
     takes_over_parallelism: ClassVar[bool] = False
     """Whether it has as many parts as its input where nobody says otherwise, so that both work in one task."""
 
@@ -152,10 +149,9 @@ class Bag(Annotated):
         sources: tuple[Bag, ...] = (self, *more)
         for source in sources:
             require_of_epoch(source.over, source.shown)
-        given = getattr(operation, "function", None)
-        if given is not None:
+        if (given := getattr(operation, "function", None)) is not None:
             require_function(given, operation.kind)
-            require_use(given, operation.kind, schema, takes_arrow=operation.takes_arrow, keeps_columns=operation.keeps_columns)
+            require_use(given, operation.kind, schema, operation)
         result = type(self)(operation, (self, *more), fields or names_in(schema))
         result.declared = schema
         result.typed_by = typed_by
@@ -323,7 +319,7 @@ class Translation:
         nodes: The operators that are there already, by their data sets.
         forced: Whether all operators have that number, as those of a round.
         estimates: How much there is of the streams.
-        types_of: The types of a data set's fields, as far as they are known.
+        types_of: The types of a data set's fields, as far as they are known; None where no rows will come.
     """
 
     def __init__(
@@ -333,7 +329,7 @@ class Translation:
         *,
         forced: bool = False,
         estimates: Mapping[StreamRef, Estimate] | None = None,
-        types_of: Callable[[Bag], Types] = lambda bag: bag.types,
+        types_of: Callable[[Bag], Types] | None = lambda bag: bag.types,
     ) -> None:
         self.parallelism = parallelism
         self.forced = forced
@@ -362,6 +358,7 @@ class Translation:
 
     def _operator(self, data_set: Bag) -> Node:
         node = data_set.operation.node(data_set, list(map(self._read, data_set.inputs)), self)
+        node.function = function_kind(data_set.operation)
         if data_set.declares_forwarded and isinstance(node.work, Work):
             node.work = replace(node.work, declares_forwarded=True)
         return node

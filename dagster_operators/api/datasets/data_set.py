@@ -14,6 +14,7 @@ from dagster_operators.api.datasets.calls.grouped import GroupedCalls
 from dagster_operators.api.datasets.grouping import GroupFunction
 from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
 from dagster_operators.api.datasets.keys import keys_of
+from dagster_operators.api.datasets.operations.by_sql import FilteredBySql, SelectedBySql, named
 from dagster_operators.api.datasets.operations.kept import KeptSolution, kept_or_new
 from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
 from dagster_operators.errors import PipelineError
@@ -52,16 +53,42 @@ class DataSet(GroupedCalls):
         """
         return self.derive(FlatMapped(function), schema=schema)
 
-    def filter(self, function: Callable[[Any], bool]) -> Self:
-        """The rows for which a function is true; it must not change them.
+    def filter(self, function: Callable[[Any], bool] | str) -> Self:
+        """The rows for which a function, or a Spark SQL expression, is true; a function must not change them.
+
+        Args:
+            function: The function or the expression.
+
+        Raises:
+            SchemaError: The expression names no column, or is not computed within a data set.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
-        >>> rows = program.rows([1, 2, 3])
-        >>> program.collect(rows.filter(lambda row: row > 1))
-        [2, 3]
+        >>> rows = program.rows([("a", 1), ("b", 2), ("c", 3)], schema="k string, v long")
+        >>> program.collect(rows.filter(lambda row: row.v > 1).filter("k < 'c'"))
+        [Row(k='b', v=2)]
         """
+        if isinstance(function, str):
+            return self.derive(FilteredBySql(function), fields=self.fields)
         return self.derive(Filtered(function), fields=self.fields)
+
+    def select(self, *expressions: str) -> Self:
+        """A row for each row, of Spark SQL expressions over its columns.
+
+        Args:
+            expressions: Each a column, or ``"expression AS name"``.
+
+        Raises:
+            SchemaError: An expression has no name, names no column, or is not computed within a data set.
+
+        >>> import dagster_operators as do
+        >>> program = do.data_sets.LocalProgram()
+        >>> rows = program.rows([("a", 1), ("b", None)], schema="k string, v long")
+        >>> program.collect(rows.select("k", "coalesce(v, 0) * 2 AS w"))
+        [Row(k='a', w=2), Row(k='b', w=0)]
+        """
+        columns = named(expressions, "select")
+        return self.derive(SelectedBySql(columns), fields=[name for name, _ in columns])
 
     def map_partition(self, function: GroupFunction, *, schema: str | None = None) -> Self:
         """Any number of rows for each part, whose rows the function gets; it is called for parts without rows, too.

@@ -83,7 +83,7 @@ def require_function(given: Any, operator: str | None = None) -> None:
     if not callable(given):
         raise PipelineError(
             f"{given!r} is no function", operator=operator,
-            remedy="give a function of rows, as lambda row: row.v > 1; a stream takes Spark SQL: write it before data_set()",
+            remedy="give a function of rows, as lambda row: row.v > 1; filter and select take Spark SQL",
         )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def around(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[.
     2
     """
     require_function(function)
-    require_use(function, None, None, takes_arrow=False, keeps_columns=True)
+    require_use(function, None, None)
     return Wrapped(function, call) if isinstance(function, RichFunction) else call
 
 

@@ -12,7 +12,7 @@ _OTHERS: Final = {
         "do.data_sets.LocalProgram().collect(...) in a test",
     ),
     **dict.fromkeys(("output", "write", "write_as_csv", "write_as_text"), "rows go out by to_table(...) or to_sink(...)"),
-    **dict.fromkeys(("select", "with_columns", "where", "agg"), "it is a call of streams: write it before data_set()"),
+    **dict.fromkeys(("with_columns", "where", "agg"), "it is a call of streams: write it before data_set()"),
     "returns": "declare columns where the function is given: map(function, schema='k string, v long')",
     "sort": "sort_partition(field) sorts within parts, and all rows behind set_parallelism(1)",
     "order_by": "sort_partition(field) sorts within parts, and all rows behind set_parallelism(1)",

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cached_property
-from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, ClassVar, Final
+from types import FunctionType, MappingProxyType
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.api.datasets.arrow_calls import require_known_columns
 from dagster_operators.api.datasets.base import Bag, Operation, Translation, explicit_parallelism
+from dagster_operators.api.datasets.functions_within import function_kind, held_by, is_own, is_own_place, user_functions
 from dagster_operators.api.datasets.operations.kept import KEPT, KeptRows
 from dagster_operators.api.datasets.operations.rounds import DeltaRounds
 from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
@@ -29,8 +30,6 @@ from dagster_operators.optimizer.planning import OptimizedPlan, optimized
 from dagster_operators.optimizer.program import Sink, name_apart, named_sources, ordered
 from dagster_operators.optimizer.strategies import ExecutionMode
 from dagster_operators.types.schema import Schema
-
-_OWN: Final = "dagster_operators"
 
 
 class StreamProgram(DataSetProgram):
@@ -55,22 +54,24 @@ class StreamProgram(DataSetProgram):
         self.functions = tuple(dict.fromkeys(function for bag in known for function in functions_of(bag)))
         at_hand = [bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)]
         self.code = exact_digest_of(*self.functions, *at_hand, *self._from_outside(list(known)))
+        kinds = ((function_kind(bag.operation), bag.shown) for bag in known)
+        self.function_kinds = tuple(dict.fromkeys((kind, name) for kind, name in kinds if kind))
         self.streams = tuple(map(str, streams))
         self.columns = _columns(data_set)
         self.sides = {name: _columns(bag) for name, bag in sides.items()}
 
     def _from_outside(self, known: Sequence[Bag]) -> list[type]:
         """The classes of operations of other packages, and of the drivers that do their work."""
-        operations = [type(bag.operation) for bag in known if not _is_own(bag.operation)]
+        operations = [type(bag.operation) for bag in known if not is_own(bag.operation)]
         if not operations:
             return []
         try:
-            translation = Translation(1)
+            translation = Translation(1, types_of=None)  # nobody asks what comes in
             nodes = ordered([translation.node(bag) for bag in self.data_sets.values()])
             drivers = [driver for node in nodes for way in node.descriptors for driver in drivers_of(way.driver) if driver]
         except Exception:  # noqa: BLE001 - of an operation from outside: it is raised again as the program is planned
             drivers = []
-        return list(dict.fromkeys([*operations, *(driver for driver in drivers if not _is_own_place(driver.__module__))]))
+        return list(dict.fromkeys([*operations, *(driver for driver in drivers if not is_own_place(driver.__module__))]))
 
     @cached_property
     def _program(self) -> Mapping[str, Bag]:
@@ -215,57 +216,17 @@ def _shown(value: Any, known: Mapping[Bag, int]) -> str:
         name, parts = "", [part for item in value.items() for part in item]
     elif isinstance(value, tuple | list):
         name, parts = "", list(value)
-    elif _is_own(value):
-        name, parts = getattr(value, "__qualname__", name), _held(value)
+    elif is_own(value):
+        name, parts = getattr(value, "__qualname__", name), held_by(value)
     else:
         name = "function" if callable(value) else f"{name} {exact_digest_of(value)}"
     return name if parts is None else f"{name}({', '.join(_shown(part, known) for part in parts)})"
-
-
-def _is_own(value: Any) -> bool:
-    return _is_own_place(getattr(value, "__module__", "") if isinstance(value, FunctionType) else type(value).__module__)
-
-
-def _is_own_place(module: str | None) -> bool:
-    return (module or "").partition(".")[0] == _OWN
 
 
 def functions_of(bag: Bag) -> Iterator[Any]:
     """The user's own functions in the settings of an operation."""
     for field in _settings(bag.operation):
         yield from user_functions(getattr(bag.operation, field.name), set())
-
-
-def user_functions(value: Any, seen: set[int]) -> Iterator[Any]:
-    """The user's own functions and callable objects in a value of this package's, which may hold them in closures.
-
-    Args:
-        value: The value.
-        seen: The identities of the values that were looked into.
-    """
-    if id(value) in seen or isinstance(value, Bag | type | str | bytes | int | float) or value is None:
-        return
-    seen.add(id(value))
-    if isinstance(value, tuple | list):
-        for part in value:
-            yield from user_functions(part, seen)
-    elif isinstance(value, Mapping):
-        yield from user_functions(list(value.values()), seen)
-    elif isinstance(value, MethodType) and _is_own(value.__self__):
-        yield from user_functions(value.__self__, seen)
-    elif _is_own(value):
-        yield from user_functions(_held(value), seen)
-    elif callable(value):
-        yield value
-
-
-def _held(value: Any) -> list[Any]:
-    if isinstance(value, FunctionType):
-        cells = [held for _, held in closed_over(value)]
-        return [*cells, *(value.__defaults__ or ())]
-    if hasattr(value, "__dataclass_fields__"):
-        return [getattr(value, field.name) for field in fields(value)]
-    return list(vars(value).values()) if hasattr(value, "__dict__") else []
 
 
 def _records_of(function: Any) -> Iterator[type]:

@@ -56,6 +56,8 @@ class DataSetProgram(ABC):
     code: str
     columns: tuple[str, ...] | None
     sides: Mapping[str, tuple[str, ...] | None] = MappingProxyType({})  # stored plans of before have none
+    function_kinds: tuple[tuple[str, str], ...] = ()
+    """The kind of each of the user's functions with the data set that it makes; a stored plan does not have them."""
 
     @property
     @abstractmethod
@@ -121,6 +123,16 @@ class DataSets(ByReference):
             return {"program": list(self.program.outline), "code": self.program.code}
         known = dict(self.reference.attributes)  # a plan is compared where its functions are not found any more, as a lambda
         return {"program": list(known["outline"]), "code": known["code"]}
+
+    @property
+    @override
+    def notes(self) -> tuple[str, ...]:
+        if not self.is_given:
+            return ()
+        names: dict[str, list[str]] = {}
+        for kind, name in self.program.function_kinds:
+            names.setdefault(kind, []).append(name)
+        return tuple(f"functions, {kind}: {', '.join(several)}" for kind, several in names.items())
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

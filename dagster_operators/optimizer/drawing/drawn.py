@@ -50,6 +50,7 @@ class DrawnNode:
         within: The operators of a round, of an iteration.
         rounds: In how many rounds an iteration ended; None where none ran.
         way: What it worked on: columns, rows, or both, part by part; empty where no run says it.
+        function: The kind of the user's function that it calls; empty where it calls none.
     """
 
     number: int
@@ -65,6 +66,7 @@ class DrawnNode:
     within: tuple[DrawnNode, ...] = ()
     rounds: int | None = None
     way: str = ""
+    function: str = ""
 
     def __iter__(self) -> Iterator[DrawnNode]:
         """The operator, and all within it."""
@@ -130,6 +132,7 @@ class _Drawing:
             tuple(self._node(*group) for group in within),
             self._rounds.get(name) if loop else None,
             "" if loop else self._ways.get(name, ""),
+            node.function,
         )
 
     def _edge(self, channel: Channel) -> DrawnEdge:

@@ -69,6 +69,7 @@ def _lines(node: DrawnNode) -> list[str]:
     return [
         title,
         ", ".join(filter(None, (node.strategy, parts, node.way and f"by {node.way}"))),
+        *([f"function: {node.function}"] if node.function else []),
         f"rows: {_rows(node)}",
         f"cost: {node.share:.1%}",
     ]

@@ -34,7 +34,7 @@ def rows() -> Any:
         (lambda data: data.iterate(3).closeWith(data), "it is 'close_with' here"),
         (lambda data: data.collect(), r"LocalProgram\(\)\.collect"),
         (lambda data: data.writeAsCsv("x"), "to_table"),
-        (lambda data: data.select("k"), r"before data_set\(\)"),
+        (lambda data: data.with_columns(w="v"), r"before data_set\(\)"),
         (lambda data: data.join(data).where("k").equal_to("k").to_table("t"), r"no rows yet; end the join: pairs\(\)"),
         (lambda data: data.join(data).where("k").equal_to("k").project_first("k").map(str), r"no rows yet.*data_set\(\)"),
         (lambda data: data.cross(data).filter(bool), "no rows yet; end the product"),
@@ -66,7 +66,7 @@ def test_a_data_set_is_asked_for_names_as_other_objects_are() -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda data: data.filter("v > 1"),
+        lambda data: data.filter(7),
         lambda data: data.map("v * 2", schema="w long"),
         lambda data: data.group_by("k").reduce("sum"),
         lambda data: data.reduce_group(3),

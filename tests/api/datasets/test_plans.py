@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 import pytest
 
+from dagster_operators import MemorySource, Pipeline
+from dagster_operators.api.data_sets import UNKNOWN, ArrowFunction
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.local_program import LocalProgram
+from dagster_operators.optimizer.drawing.drawn import drawn_plan
+from dagster_operators.optimizer.drawing.picture import picture
+from dagster_operators.optimizer.dump import nodes_of
+from dagster_operators.types.schema import Schema
 
 TIB = 1 << 40
 
@@ -105,3 +112,25 @@ def test_the_small_side_of_a_product_is_copied(call, ways):
     left, right = (program.rows([0, 1]).set_parallelism(8) for _ in range(2))
     ((_, _, inputs),) = shown(program, getattr(left, call)(right).pairs(), "Cross")
     assert inputs == ways
+
+
+@pytest.mark.in_process
+def test_plans_say_of_each_function_which_kind_it_is():
+    pipeline = Pipeline("p", root="unused", engine="sail")
+    data = pipeline.source("rows", MemorySource([[("a", 1)]], schema="k string, v long")).data_set()
+    data = data.filter("v > 0").name("positive").map(lambda row: row, schema="k string, v long").name("same")
+    data = data.map_partition(ArrowFunction(lambda part: part), schema="k string, v long").name("whole")
+    data = data.filter(ArrowFunction(lambda batch: pc.is_valid(batch["k"]))).name("kept")
+    groups = ArrowFunction(lambda group: group)
+    data.group_by("k").reduce_group(groups, schema="k string, v long").name("groups").group_by("k").sum("v").to_table("t")
+    kinds = {
+        "positive": "Spark SQL", "same": "rows", "whole": "Arrow parts", "kept": "Arrow batches", "groups": "Arrow groups",
+    }  # fmt: skip
+    plan, _ = pipeline.dataflow.nodes["t"].operator.program.plan(2, [UNKNOWN], [Schema.from_ddl("k string, v long")])
+    assert {node["contents"]: node["function"] for node in nodes_of(plan) if "function" in node} == kinds
+    assert {node.name: node.function for node in drawn_plan(plan) if node.function} == kinds
+    text = picture({"t": drawn_plan(plan)})
+    explained = pipeline.explain()
+    for name, kind in kinds.items():
+        assert f"function: {kind}" in text
+        assert f"functions, {kind}: {name}" in explained

@@ -50,6 +50,7 @@ class GroupedOperation(Operation):
     keys: Fields
     function: Callable[..., Any]
     partitioner: object | None = None
+    shape: ClassVar[Shape] = Shape.GROUPS
 
     @property
     @override

@@ -66,7 +66,9 @@ class United(Operation):
         return Union(data_set.shown, first, second, estimate=estimates.added(first.estimate, second.estimate))
 
 
-class _OneInput(Operation):
+class OneInput(Operation):
+    """An operation on the rows of one input, in their parts."""
+
     takes_over_parallelism: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy]
     guess: ClassVar[Callable[[Estimate], Estimate]]
@@ -80,24 +82,32 @@ class _OneInput(Operation):
         return Node(
             self.kind, data_set.shown, [source], parallelism=translation.parallelism_of(data_set),
             descriptors=[RowWise(self.strategy)], estimate=estimate, forwarding=[self.forwarding(data_set)],
-            broadcasts=translation.broadcasts(data_set), work=self._work(data_set, translation),
+            broadcasts=translation.broadcasts(data_set), work=self.arrow_work(data_set, translation),
         )  # fmt: skip
 
     def forwarding(self, data_set: Bag) -> Forwarding:
+        """The fields that are handed on."""
         return data_set.forwarding()
 
-    def _work(self, data_set: Bag, translation: Translation) -> Work:
+    def arrow_work(self, data_set: Bag, translation: Translation) -> Work:
+        """The work, which may be one over Arrow.
+
+        Args:
+            data_set: What it makes.
+            translation: The program that it is in.
+        """
         function = getattr(self, "function", None)
         if isinstance(function, ArrowFunction):
             return Work(arrow_call(data_set, function, self.shape, translation))
         return self.work(data_set)
 
     def work(self, data_set: Bag) -> Work:
+        """The work of its drivers, row by row."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Mapped(_OneInput):
+class Mapped(OneInput):
     """A row for each row."""
 
     function: Callable[[Any], Any]
@@ -119,7 +129,7 @@ class Mapped(_OneInput):
 
 
 @dataclass(frozen=True)
-class Projected(_OneInput):
+class Projected(OneInput):
     """Some fields of each row."""
 
     positions: tuple[Field, ...]
@@ -146,7 +156,7 @@ class Projected(_OneInput):
 
 
 @dataclass(frozen=True)
-class _Emitting(_OneInput):
+class _Emitting(OneInput):
     function: Callable[[Any], Any]
 
     @override
@@ -172,7 +182,7 @@ class FlatMapped(_Emitting):
 
 
 @dataclass(frozen=True)
-class Filtered(_OneInput):
+class Filtered(OneInput):
     """The rows for which a function is true."""
 
     function: Callable[[Any], bool]

@@ -26,6 +26,7 @@ BENCHMARKS = (
     "join_changes",
     "forgetting_keys",
     "large_graph",
+    "data_set_planning",
     "kept_components",
     "rebuild_flights",
     "object_store_epoch",

@@ -12,6 +12,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.operators.aggregates.keyed_aggregate import AggregateKeys
+from dagster_operators.operators.relational.first_rows import FirstRowsInState
 from dagster_operators.operators.windows.window_aggregate import AggregateWindows
 from tests.engines import ENGINES
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MOVES = re.compile(r"HashAggregate|AggregateExec|Exchange|RepartitionExec: partitioning=Hash")
+MOVES = re.compile(r"HashAggregate|AggregateExec|Window|Exchange|RepartitionExec: partitioning=Hash")
 
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The engine's plans of what aggregates give, epoch by epoch."""
     noted: list[str] = []
-    for kind in (AggregateKeys, AggregateWindows):
+    for kind in (AggregateKeys, AggregateWindows, FirstRowsInState):
 
         def run(self: Any, *given: Any, before: Callable[..., Any] = kind.run) -> Any:
             rows, text = before(self, *given), io.StringIO()
@@ -77,3 +78,23 @@ def test_windows_merge_only_what_several_panes_or_epochs_have(
     found = sorted((row["window_start"], row["n"]) for row in pipeline.read("sums").collect())
     assert sorted(n for _, n in found) == sorted(counts), found
     assert [bool(MOVES.search(plan)) for plan in plans[:2]] == merges
+
+
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize(
+    ("n", "ranked", "best"),
+    [
+        (1, [False, True], [("a", 1, 2), ("b", 1, 5)]),
+        (2, [True, True], [("a", 1, 2), ("a", 2, 3), ("b", 1, 5), ("b", 2, 7)]),
+    ],
+)
+def test_first_rows_are_ranked_again_only_with_earlier_ones_or_for_their_places(
+    tmp_path: Path, plans: list[str], n: int, ranked: list[bool], best: list[tuple[str, int, int]]
+) -> None:
+    values = [[("a", 4), ("a", 3), ("a", 2), ("b", 9)], [("b", 5), ("b", 7)]]
+    pipeline, rows = rows_of(tmp_path, [[{"k": k, "v": v, "t": at(1)} for k, v in batch] for batch in values])
+    first = rows.key_by("k").top(n, by="v", rank="place", name="best")
+    first.with_columns(w="v").to_table("best")  # not as they are, so that they have a state of their own
+    pipeline.run_until_caught_up()
+    assert sorted((row["k"], row["place"], row["v"]) for row in pipeline.read("best").collect()) == best
+    assert [bool(MOVES.search(plan)) for plan in plans] == ranked

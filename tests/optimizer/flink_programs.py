@@ -54,6 +54,7 @@ class Translation:
         """The parallelism that an operator has of its own in Flink's interface, which some behind it take over."""
         self.inside = False
         self.unions: dict[str, tuple[str, str]] = {}
+        self.sorts: dict[str, tuple[Node, SortedParts]] = {}
         for source in program["sources"]:
             estimate = Estimate(source.get("bytes"), source.get("count"))
             self.own[source["id"]] = 1
@@ -98,6 +99,8 @@ class Translation:
     def unary(self, step: Mapping[str, Any], inputs: Sequence[Node]) -> Node:
         source, keys = inputs[0], None if step.get("keys") is None else tuple(step["keys"])
         kind, way, guess, forwarded = described(step, keys)
+        if isinstance(way, SortedParts):
+            source, way = self.sorted_further(step, source, way)
         parallelism = self.parallelism_for(step)
         if kind in ("Reduce", "GroupReduce", "GroupCombine") and keys is None:
             parallelism = self.own[step["id"]] = 1
@@ -109,6 +112,14 @@ class Translation:
             forwarding=[forwarded], forwarding_in_order=[in_order], broadcasts={"set": inputs[1]} if len(inputs) > 1 else None,
             work=self.work_of(step),
         )  # fmt: skip
+
+    def sorted_further(self, step: Mapping[str, Any], source: Node, way: SortedParts) -> tuple[Node, SortedParts]:
+        """In Flink, and here, what sorts what is sorted sorts by a further field: both calls are one operator."""
+        before = self.sorts.get(step["in"][0])
+        if before is not None:
+            source, way = before[0], SortedParts(before[1].ordering.then(way.ordering))
+        self.sorts[step["id"]] = source, way
+        return source, way
 
     def binary(self, step: Mapping[str, Any], inputs: Sequence[Node]) -> Node:
         op = step["op"]

@@ -56,3 +56,11 @@ def test_no_plan_costs_more_than_that_of_flink():
 @pytest.mark.parametrize("part", range(1, PARTS))
 def test_nor_does_any_of_the_others(part):
     assert compared(PLANS[part::PARTS])["same"] >= 25
+
+
+@pytest.mark.parametrize(("seed", "flinks"), [(10076, (1e9, 4e9, 18e9)), (10322, (26e9, 54e9, 233e9))])
+def test_plans_that_cost_more_once_cost_no_more(seed: int, flinks: tuple[float, float, float]) -> None:
+    """What sorts further is one sort; and of a data set with several readers those candidates are kept that suit most of them."""
+    plan, rounds = planned(seed)
+    check(plan)
+    assert cost(short(plan), rounds).heuristics <= flinks

@@ -75,10 +75,17 @@ class FirstRows:
 
     def ranked(self, frame: DataFrame) -> DataFrame:
         """The first rows among these as they come out: keys, rank, the other columns."""
+        return self._as_they_come_out(self._numbered(frame), frame, NUMBER)
+
+    def known(self, first: DataFrame) -> DataFrame:
+        """As :meth:`ranked`, of rows that are the first of their keys: their places have to be found only if they are several."""
+        return self._as_they_come_out(first, first, "1") if self.rank is None or self.n == 1 else self.ranked(first)
+
+    def _as_they_come_out(self, rows: DataFrame, frame: DataFrame, place: str) -> DataFrame:
         keys = self.quoted_keys
-        rank = [f"CAST({NUMBER} AS INT) AS {quoted(self.rank)}"] if self.rank is not None else []
+        rank = [f"CAST({place} AS INT) AS {quoted(self.rank)}"] if self.rank is not None else []
         rest = [quoted(column) for column in frame.columns if quoted(column) not in keys]
-        return self._numbered(frame).selectExpr(*keys, *rank, *rest)
+        return rows.selectExpr(*keys, *rank, *rest)
 
     def unranked(self, frame: DataFrame) -> DataFrame:
         """Rows that came out once, as those that came in."""
@@ -117,12 +124,15 @@ class FirstRowsInState(RelationalOperator):
         if inputs[0] is None:
             return None
         state = context.state(self.name, "rows")
+        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
         state.append(self.first.of(inputs[0]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.first.keys)
         state.fold(self.first.of)
         if new is None:
             return None
+        if old is None and first_of_epoch:
+            return self.first.known(new)
         return self.first.ranked(new if old is None else new.unionByName(with_keys_of(old, new, self.first.keys)))
 
 

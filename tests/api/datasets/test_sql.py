@@ -91,7 +91,8 @@ def written():
     return within(within((number, double, truth)))
 
 
-SMALL = [row for row in ROWS if row[0] < 4]  # with which no number is too large
+SMALL = [(*row[:3], 2.5 if row[3] == math.inf else row[3], *row[4:]) for row in ROWS if row[0] < 4]
+"""Rows with which no number is too large, and no NaN is computed: that of Sail may have a sign, and is less than all numbers."""
 
 
 @pytest.mark.in_process

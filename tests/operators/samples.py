@@ -110,7 +110,7 @@ def added(first, second):
 
 
 def merge_of(data_set):
-    return MergeOfOperation(data_set, data_set.operation, OverAll())
+    return MergeOfOperation(data_set, OverAll())
 
 
 RECORDS = DataSet(StreamInput(StreamRef("rows"), None), (), ("k", "v"))

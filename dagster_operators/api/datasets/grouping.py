@@ -18,7 +18,15 @@ from dagster_operators.api.datasets.operations.grouped import (
 )
 from dagster_operators.api.datasets.operations.row_wise import Mapped
 from dagster_operators.api.datasets.other_names import OtherNames
-from dagster_operators.api.datasets.over_epochs import Over, is_over_all, keeping_key, over_all, require_column_keys
+from dagster_operators.api.datasets.over_epochs import (
+    Over,
+    is_over_all,
+    keeping_key,
+    made_of_kept,
+    over_all,
+    require_column_keys,
+)
+from dagster_operators.api.datasets.schemas import names_in
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.optimizer.properties.fields import Field
@@ -165,13 +173,20 @@ class Grouping(OtherNames, Generic[B]):
         operation = ReducedBag(self._keys.fields, call, self._partitioner, hint, keeps_key)
         return without_key(source.derive(operation, fields=source.fields), self._keys, like)
 
-    def reduce_group(self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None) -> B:
+    def reduce_group(
+        self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None, over: Over = "epoch"
+    ) -> B:
         """Any number of rows of each group, whose rows a function gets once, one by one.
 
         Args:
             function: From the rows of a group to rows.
             schema: The columns of the result, as DDL; without them its rows have no names.
             combine: From rows of a group in one part to fewer of the same kind, which come in their place.
+            over: ``"all"`` for results over all epochs, for which combined rows are kept: one row of each group, with the key
+                columns by their names, in an updating table.
+
+        Raises:
+            PipelineError: Results over all epochs are not to be had: nothing combines rows, or no columns are declared.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -179,7 +194,24 @@ class Grouping(OtherNames, Generic[B]):
         >>> program.collect(rows.group_by("k").reduce_group(lambda group: [len(list(group))]))
         [2, 1]
         """
-        return self._group_reduced(function, combine, schema=schema)
+        result = self._group_reduced(function, combine, schema=schema)
+        if not is_over_all(over, result.shown):
+            return result
+        require_column_keys(self._keys, result.shown)
+        if combine is None or schema is None:
+            raise PipelineError(
+                "a function of a group over all epochs needs combined rows, which are kept, and columns of its results",
+                operator=result.shown, remedy="give both: reduce_group(function, combine=fewer, schema='k string, v long')",
+            )  # fmt: skip
+        named, names = names_in(schema) or (), self._data_set.fields
+        missing = next((names[int(key)] for key in self._keys.fields if names and names[int(key)] not in named), None)
+        if missing is not None:
+            raise PipelineError(
+                f"results over all epochs are found by their key, and have no column {missing!r}", operator=result.shown,
+                column=missing, remedy="let the function hand on the key columns, and declare them",
+            )  # fmt: skip
+        kept = self._group_reduced(combine, combine, fields=names, typed_by=same_as(self._data_set))
+        return made_of_kept(result, kept)
 
     def _group_reduced(self, function: GroupFunction, combine: GroupFunction | None, **result: Any) -> B:
         self._refuse_arrow(function)

@@ -11,7 +11,7 @@ from dagster_operators.api.additions import undone
 from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.operations.rounds import RowsOfRound
 from dagster_operators.api.datasets.other_names import OtherNames
-from dagster_operators.api.datasets.over_epochs import stream_over_all
+from dagster_operators.api.datasets.over_epochs import rows_of_epoch, stream_over_all
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.stream_program import StreamProgram, bags_before, iterations_that_keep
 from dagster_operators.errors import PipelineError
@@ -32,7 +32,7 @@ def stream_of(data_set: Bag, name: str | None) -> Stream:
         PipelineError: It is computed of no stream, or of streams of several pipelines.
     """
     of_epoch = name if name is None or data_set.over is None else f"{name}_of_epoch"
-    return stream_over_all(data_set, stream_of_epoch(data_set, of_epoch), name)
+    return stream_over_all(data_set, stream_of_epoch(rows_of_epoch(data_set), of_epoch), name)
 
 
 def stream_of_epoch(data_set: Bag, name: str | None, sides: Mapping[str, Bag] = MappingProxyType({})) -> Stream:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
+
+if TYPE_CHECKING:
+    from dagster_operators.api.datasets.base import Bag
 
 
 @dataclass(frozen=True)
@@ -14,10 +18,12 @@ class OverAll:
     Attributes:
         appends: Whether rows that came out stay as they are.
         several: Whether a group has several rows.
+        kept: The data set whose rows are kept, of which the results are made; None where these are kept themselves.
     """
 
     appends: bool = False
     several: bool = False
+    kept: Bag | None = None
 
 
 def require_of_epoch(over: OverAll | None, operator: str) -> None:

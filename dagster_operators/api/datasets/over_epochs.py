@@ -37,7 +37,7 @@ B = TypeVar("B", bound=Bag)
 Over: TypeAlias = Literal["epoch", "all"]
 """Of which rows results are: those of each epoch, or those of all epochs so far."""
 
-_LEFT_OUT: Final = frozenset({"combine_hint", "partitioner", "keys", "combine"})
+_LEFT_OUT: Final = frozenset({"combine_hint", "partitioner", "keys"})
 """Settings that change no result, or are told elsewhere."""
 
 
@@ -123,6 +123,27 @@ def over_all(data_set: B, *, appends: bool = False, several: bool = False) -> B:
     return data_set
 
 
+def made_of_kept(data_set: B, kept: Bag) -> B:
+    """The data set with its results over all epochs, which are made of other rows that are kept.
+
+    Args:
+        data_set: The results of an epoch.
+        kept: The rows of an epoch that are kept.
+
+    Raises:
+        PipelineError: The rows that they are of depend on what comes in one epoch.
+    """
+    _require_any_cut(data_set)
+    kept.parameters = data_set.parameters  # those that are given later, too
+    data_set.over = OverAll(several=True, kept=kept)
+    return data_set
+
+
+def rows_of_epoch(data_set: Bag) -> Bag:
+    """The data set that is computed in each epoch: the results, or the rows that are kept in place of them."""
+    return data_set if data_set.over is None or data_set.over.kept is None else data_set.over.kept
+
+
 def stream_over_all(data_set: Bag, stream: Stream, name: str | None) -> Stream:
     """The stream of results over all epochs, behind the one of each epoch's results; the same where they are of an epoch.
 
@@ -136,21 +157,22 @@ def stream_over_all(data_set: Bag, stream: Stream, name: str | None) -> Stream:
     """
     if data_set.over is None:
         return stream
-    operation = data_set.operation
+    kept, operation = rows_of_epoch(data_set), rows_of_epoch(data_set).operation
     if not isinstance(operation, GroupedOperation):
         return stream
+    _require_any_cut(data_set)  # a broadcast set may have been given since
     if data_set.broadcasts:
         raise PipelineError(
             "a function of results over all epochs is given a data set, which is of one epoch", operator=data_set.shown,
             remedy="give the function plain values: with_parameters(factor=10)",
         )  # fmt: skip
-    if data_set.fields is None:
+    if kept.fields is None:
         raise PipelineError(
             "results over all epochs are kept by columns, and the rows have no names", operator=data_set.shown,
             remedy="declare them where the function is given: map(function, schema='k string, v long')",
         )  # fmt: skip
-    keys = tuple(data_set.fields[int(field)] for field in operation.keys)
-    return stream.through(GroupsOverEpochs, name=name, merge=MergeOfOperation(data_set, operation, data_set.over), keys=keys)
+    keys = tuple(kept.fields[int(field)] for field in operation.keys)
+    return stream.through(GroupsOverEpochs, name=name, merge=MergeOfOperation(data_set, data_set.over), keys=keys)
 
 
 class MergeOfOperation(GroupMerge):
@@ -158,19 +180,20 @@ class MergeOfOperation(GroupMerge):
 
     Args:
         data_set: The results of an epoch.
-        operation: The operation.
         over: How results are kept.
     """
 
-    def __init__(self, data_set: Bag, operation: GroupedOperation, over: OverAll) -> None:
+    def __init__(self, data_set: Bag, over: OverAll) -> None:
         self._data_set = data_set
-        self._operation = operation
+        self._kept = over.kept
+        operation = data_set.operation
         parameters = {name: exact_digest_of(value) for name, value in data_set.parameters.items()}
         self.outline = (f"{operation.kind} {', '.join(settings_shown(operation, _LEFT_OUT))}", f"parameters: {parameters}")
         self.functions = tuple(dict.fromkeys(functions_of(data_set)))
         self.code = exact_digest_of(*self.functions)
         self.appends = over.appends
         self.several = over.several
+        self.result = "" if over.kept is None else data_set.declared or ""
 
     @property
     @override
@@ -178,11 +201,21 @@ class MergeOfOperation(GroupMerge):
         return modules_of(self.functions)
 
     @override
-    def step(self) -> tuple[DriverStrategy, Work]:
-        work = self._operation.work(self._data_set, Translation(1))
-        if isinstance(self._operation, ReducedBag):
-            return strategies.SORTED_REDUCE if work.keys else strategies.ALL_REDUCE, work
-        return strategies.SORTED_GROUP_REDUCE if work.keys else strategies.ALL_GROUP_REDUCE, work
+    def steps(self) -> list[tuple[DriverStrategy, Work]]:
+        kept = [] if self._kept is None else [self._kept]
+        return [_step(data_set) for data_set in (*kept, self._data_set)]
+
+
+def _step(data_set: Bag) -> tuple[DriverStrategy, Work]:
+    operation = data_set.operation
+    if not isinstance(operation, GroupedOperation):
+        raise PipelineError(
+            "results over all epochs are those of groups", operator=data_set.shown, remedy="group the rows: group_by('k')"
+        )
+    work = operation.work(data_set, Translation(1))
+    if isinstance(operation, ReducedBag):
+        return strategies.SORTED_REDUCE if work.keys else strategies.ALL_REDUCE, work
+    return strategies.SORTED_GROUP_REDUCE if work.keys else strategies.ALL_GROUP_REDUCE, work
 
 
 def _require_any_cut(data_set: Bag) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.api.datasets.data_set import DataSet
 from dagster_operators.api.datasets.leaving import stream_of_epoch
-from dagster_operators.api.datasets.over_epochs import stream_over_all
+from dagster_operators.api.datasets.over_epochs import rows_of_epoch, stream_over_all
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.datasets.data_sets import SINK
@@ -56,6 +56,6 @@ def compute_together(operator: str, /, **data_sets: DataSet) -> dict[str, Stream
         if name in (SINK, MAIN) or not name.isidentifier():
             raise PipelineError(f"an output cannot be called {name!r}", operator=operator, remedy="give it another name")
     (first, data_set), *sides = data_sets.items()
-    main = stream_of_epoch(data_set, operator, dict(sides))
+    main = stream_of_epoch(rows_of_epoch(data_set), operator, {name: rows_of_epoch(side) for name, side in sides})
     streams = {first: main, **{name: main.side_output(name) for name, _ in sides}}
     return {name: stream_over_all(data_sets[name], stream, f"{operator}_{name}_over_all") for name, stream in streams.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
@@ -42,15 +42,17 @@ class GroupMerge(ABC):
         code: A digest of the functions and of what they are given.
         appends: Whether rows that came out stay as they are, and no others of their group take their place.
         several: Whether a group has several rows.
+        result: The columns of results that are made of the rows that are kept, as DDL; empty where these are the results.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("outline", "functions", "code", "appends", "several")
+    kept: ClassVar[tuple[str, ...]] = ("outline", "functions", "code", "appends", "several", "result")
     """The attributes that a stored plan has."""
     outline: tuple[str, ...]
     functions: tuple[Any, ...]
     code: str
     appends: bool
     several: bool
+    result: str
 
     @property
     @abstractmethod
@@ -58,8 +60,8 @@ class GroupMerge(ABC):
         """The user's modules that functions come from."""
 
     @abstractmethod
-    def step(self) -> tuple[DriverStrategy, Work]:
-        """How the rows of groups are merged, and the work of it."""
+    def steps(self) -> Sequence[tuple[DriverStrategy, Work]]:
+        """How the rows of groups are merged, and the work of it; and the same for results that are made of them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,9 +93,9 @@ class GroupsOverEpochs(ByReference):
         known = vars(self.merge) if self.is_given else dict(self.reference.attributes)
         return {"merge": list(known["outline"]), "code": known["code"], "keys": list(self.keys)}
 
-    @property
-    def _appends(self) -> bool:
-        return bool(self.merge.appends if self.is_given else dict(self.reference.attributes)["appends"])
+    def _said(self, name: str) -> Any:
+        """What the merge says, also where a plan has it alone."""
+        return getattr(self.merge, name) if self.is_given else dict(self.reference.attributes)[name]
 
     @property
     @override
@@ -107,12 +109,16 @@ class GroupsOverEpochs(ByReference):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.require(inputs[0], self.keys, "group_by")
-        changes = Changes.APPEND if self._appends else Changes.upsert(self.keys)
-        return replace(inputs[0], event_time=None, times=None, changes=changes, complete_windows=False)
+        changes, result = Changes.APPEND if self._said("appends") else Changes.upsert(self.keys), self._said("result")
+        columns = Schema.from_ddl(result).names if result else inputs[0].columns
+        return StreamType(columns, changes=changes)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return same_columns(inputs[0])
+        if not self._said("result"):
+            return same_columns(inputs[0])
+        everything = frozenset((0, column) for column in inputs[0].columns or ())
+        return dict.fromkeys(self.output(inputs).columns or (), everything)
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> OverEpochsWork:
@@ -148,12 +154,13 @@ class OverEpochsWork(BatchOperator):
     @override
     def program(self) -> WorkerProgram:
         name, merge = self.logical.name, self.logical.merge
-        step = pickled_with(merge.step(), merge.modules, name)
-        return MergedGroups(step, self.logical.keys, self._table, appends=merge.appends)
+        steps = pickled_with(merge.steps(), merge.modules, name)
+        return MergedGroups(steps, self.logical.keys, self._table, appends=merge.appends)
 
     @override
     def outputs(self, inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
-        return {MAIN: inputs[0]}
+        result = self.logical.merge.result
+        return {MAIN: Schema.from_ddl(result).with_nulls().to_arrow() if result else inputs[0]}
 
     @override
     def tables(self, ports: PortSchemas) -> Mapping[str, StateTable]:

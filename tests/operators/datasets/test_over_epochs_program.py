@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.api.datasets.over_epochs import MergeOfOperation
+from dagster_operators.api.datasets.over_epochs import MergeOfOperation, rows_of_epoch
 from dagster_operators.errors import PipelineError
 from dagster_operators.functions.shipping import pickled_with
 from dagster_operators.operators.batch_operator import PortSchemas
@@ -42,10 +42,11 @@ class Table:
         self._rows = ArrowRows(self._schema)
         self._program = LocalProgram()
         bag = made(self._program.rows([], schema=schema))
-        merge = MergeOfOperation(bag, bag.operation, bag.over)
+        merge = MergeOfOperation(bag, bag.over)
         self._keys = tuple(self._schema.names[field] for field in bag.operation.keys)
         self._work = OverEpochsWork(GroupsOverEpochs(name="groups", merge=merge, keys=self._keys))
-        self._step, self._appends = pickled_with(merge.step(), (), "groups"), merge.appends
+        self._steps, self._appends = pickled_with(merge.steps(), (), "groups"), merge.appends
+        self._results = ArrowRows(Schema.from_ddl(merge.result)) if merge.result else self._rows
         arrow = self._rows.arrow_schema
         self._store = StateStore(self._work.tables(PortSchemas((arrow,), {})))
         self.rows: dict[Any, Any] = {}
@@ -55,11 +56,11 @@ class Table:
     def epoch(self, rows: Rows, parallelism: int) -> None:
         """Take the rows of an epoch."""
         program = LocalProgram(parallelism)
-        partial = program.collect(self._made(program.rows(rows, schema=self._ddl)))
+        partial = program.collect(rows_of_epoch(self._made(program.rows(rows, schema=self._ddl))))
         table = LISTS if self._work.logical.merge.several else ROWS
-        merged = MergedGroups(self._step, self._keys, table, appends=self._appends)
+        merged = MergedGroups(self._steps, self._keys, table, appends=self._appends)
         out = Out()
-        schema = self._rows.arrow_schema
+        schema = self._results.arrow_schema
         merged.open(
             ProgramContext(
                 "groups", 1, 0, 1, self._keys, {"main": schema}, frozenset({"main"}), Frontier([0]), {}, self._store, Report()
@@ -69,7 +70,7 @@ class Table:
             merged.on_batch(0, self._rows.encode([row]), out)
         merged.on_end("stop", out)
         merged.close()
-        changed = [row for batch in out.batches for row in self._rows.decode(batch)]
+        changed = [row for batch in out.batches for row in self._results.decode(batch)]
         self.changes.append(len(changed))
         self.appended += changed
         if not self._appends:
@@ -158,6 +159,62 @@ def test_each_key_is_there_once(by_key, epochs, parallelism):
         assert len(set(keys)) == len(keys)
         assert set(keys) == {row[:1] if by_key else row for row in before}
         assert {tuple(row) for row in table.content} <= set(before)
+
+
+def sums(group):
+    rows = list(group)
+    return [(rows[0][0], sum(row[1] for row in rows))]
+
+
+def squared(group):
+    return [(row[0], row[1] ** 2, "of one") for row in group]
+
+
+@fresh_examples(5)
+@given(epochs=EPOCHS, parallelism=st.integers(1, 3))
+def test_a_function_of_groups_sees_what_was_combined_of_all_epochs(epochs, parallelism):
+    table = Table(
+        lambda rows: rows.group_by("k").reduce_group(
+            squared, combine=sums, schema="k string, squared long, note string", over="all"
+        ),
+        SCHEMA,
+    )
+    before: list[Any] = []
+    for rows in epochs:
+        table.epoch(rows, parallelism)
+        before += rows
+        expected = {(key[0], sum(v for _, v in of_key) ** 2, "of one") for key, of_key in grouped(before, keyed=True).items()}
+        assert set(map(tuple, table.content)) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [(lambda group: [], r"0 rows of the group \('a',\)"), (lambda group: [("b", 1)], "of the group|of no group"),
+     (lambda group: [("a", 1), ("a", 2)], "2 rows of the group")],
+)  # fmt: skip
+def test_a_function_of_groups_gives_one_row_of_each(function, problem):
+    table = Table(
+        lambda rows: rows.group_by("k").reduce_group(function, combine=sums, schema="k string, n long", over="all"), SCHEMA
+    )
+    with pytest.raises(PipelineError, match=problem):
+        table.epoch([("a", 1), ("a", 2)], 1)
+
+
+@pytest.mark.parametrize("combine", [lambda group: [], lambda group: [("b", 1) for _ in group][:1]])
+def test_what_combines_rows_keeps_their_key(combine):
+    table = Table(
+        lambda rows: rows.group_by("k").reduce_group(squared, combine=sums, schema="k string, n long, note string", over="all"),
+        SCHEMA,
+    )
+    other = Table(
+        lambda rows: rows.group_by("k").reduce_group(
+            squared, combine=combine, schema="k string, n long, note string", over="all"
+        ),
+        SCHEMA,
+    )
+    table._steps = other._steps  # the epoch's rows are right, and only those of several epochs are not
+    with pytest.raises(PipelineError, match="what combines rows gave"):
+        table.epoch([("a", 1)], 1)
 
 
 def test_the_first_row_of_an_order_is_the_current_one():

@@ -62,7 +62,9 @@ class GroupedCalls(PairingCalls):
         """
         return self._all.reduce(function, over=over)
 
-    def reduce_group(self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None) -> Self:
+    def reduce_group(
+        self, function: GroupFunction, *, schema: str | None = None, combine: GroupFunction | None = None, over: Over = "epoch"
+    ) -> Self:
         """The results of a function of all rows; ``combine`` makes fewer rows of the same kind in each part before.
 
         >>> import dagster_operators as do
@@ -71,7 +73,7 @@ class GroupedCalls(PairingCalls):
         >>> program.collect(rows.reduce_group(lambda group: [max(group)], combine=lambda group: [max(group)]))
         [3]
         """
-        return self._all.reduce_group(function, schema=schema, combine=combine)
+        return self._all.reduce_group(function, schema=schema, combine=combine, over=over)
 
     def combine_group(self, function: GroupFunction, *, schema: str | None = None) -> Self:
         """The results of a function of all rows, as a combiner would give them.

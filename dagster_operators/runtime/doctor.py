@@ -21,10 +21,11 @@ from dagster_operators.runtime.engine import check_java, default_engine
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.stages.unreadable import undecodable
 from dagster_operators.storage.log_damage import damage
+from dagster_operators.storage.object_marks import written_anew
 from dagster_operators.storage.presence import lost_files, other_content
 from dagster_operators.transactions.ledger_files import damaged_ledger
 from dagster_operators.transactions.ledger_repair import LEDGER
-from dagster_operators.transactions.lost import repair_command, ways_out, written_files
+from dagster_operators.transactions.lost import computed_anew, repair_command, ways_out, written_files
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -211,6 +212,11 @@ def _files(coordinator: Coordinator, wrong: list[str], *, deep: bool) -> Finding
         path, problem = next(iter(lost.items()))
         remedy = ways_out(lost, coordinator.view())
         return Finding("files", "error", f"{len(lost)} of {len(files)} are lost or damaged: {path} {problem}", remedy)
+    anew = written_anew(coordinator.root, coordinator.root.known_digests(files)) if deep and not coordinator.root.is_local else []
+    if anew:
+        told = f"{len(anew)} of {len(files)} were written anew since their epochs, with as many bytes: {anew[0]}"
+        remedy = f"if nobody copied the storage root, see who wrote them; {computed_anew(anew, coordinator.view())}"
+        return Finding("files", "warning", told, remedy)
     return Finding("files", "ok", f"all {len(files)} are there{' and can be read' if deep else ''}")
 
 

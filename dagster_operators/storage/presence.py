@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dagster_operators.storage.digests import LENGTH
+from dagster_operators.storage.object_marks import PREFIX, abouts_of
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
-
-_AT_ONCE: Final = 32
-"""So many questions an object store is asked at a time."""
 
 _THREADS: Final = 8
 """So many files are read through at a time; what makes digests lets other threads work."""
@@ -73,7 +70,7 @@ def lost_files(root: Root, files: Mapping[str, int | Written]) -> dict[str, str]
         return {}
     wanted = {path: Written(file) if isinstance(file, int) else file for path, file in files.items()}
     with root.guard("", "files cannot be looked up"):
-        there = _local(root, wanted) if root.is_local else {path: (size, 0) for path, size in _sizes(root, list(wanted)).items()}
+        there = _local(root, wanted) if root.is_local else _stored(root, wanted)
         told = {path: _problem(there[path][0], file.size) for path, file in wanted.items()}
     touched = {
         path: file
@@ -90,6 +87,8 @@ def lost_files(root: Root, files: Mapping[str, int | Written]) -> dict[str, str]
 def other_content(root: Root, digests: Mapping[str, str]) -> dict[str, str]:
     """Those of some files whose content is another one, and what is wrong with each; all are read through.
 
+    Marks of objects say less, and are left to who looks for damage.
+
     Args:
         root: The storage root.
         digests: What is known of each file's content; of an empty one whoever knows the root is asked.
@@ -97,7 +96,7 @@ def other_content(root: Root, digests: Mapping[str, str]) -> dict[str, str]:
     asked = [path for path, digest in digests.items() if not digest]
     known = root.known_digests(asked) if asked else {}
     wanted = {path: digest or known.get(path, "") for path, digest in digests.items()}
-    compared = [path for path, digest in wanted.items() if digest]
+    compared = [path for path, digest in wanted.items() if digest and not digest.startswith(PREFIX)]
     with root.guard(compared[0] if compared else "", "a file cannot be read"):
         found = digests_of(root, compared)
     return {path: OTHER_CONTENT for path in compared if found[path] != wanted[path]}
@@ -146,23 +145,9 @@ def _local(root: Root, paths: Collection[str]) -> dict[str, tuple[int | None, in
     return found
 
 
-def _sizes(root: Root, paths: list[str]) -> dict[str, int | None]:
-    """How large files are on a store, None for those that are not there; it is asked for whole folders with several of them."""
-    if len(paths) == 1:
-        infos = root.files.get_file_info([root.path(path) for path in paths])
-        return {path: info.size if info.is_file else None for path, info in zip(paths, infos, strict=True)}
-    folders = Counter(map(_folder, paths))
-    single = [path for path in paths if folders[_folder(path)] == 1]
-    several = [folder for folder, count in folders.items() if count > 1]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(single) + len(several))) as pool:
-        stamps = pool.map(root.stamp, single)
-        lists = list(pool.map(root.sizes, several))
-        found = {path: size for path, (mark, size) in zip(single, stamps, strict=True) if mark}
-    return {path: found.get(path, next((sizes[path] for sizes in lists if path in sizes), None)) for path in paths}
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
+def _stored(root: Root, paths: Collection[str]) -> dict[str, tuple[int | None, int]]:
+    """How large files on a store are, None for those that are not there."""
+    return {path: (about.size, 0) if about else (None, 0) for path, about in abouts_of(root, list(paths)).items()}
 
 
 def _problem(found: int | None, size: int) -> str:

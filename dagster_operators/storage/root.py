@@ -17,11 +17,13 @@ from dagster_operators.storage.access import Access, ShippedFiles
 from dagster_operators.storage.causes import way_out
 from dagster_operators.storage.flushing import flush
 from dagster_operators.storage.local_tree import delete_entry, delete_tree, entries_in, remove_link
-from dagster_operators.storage.object_store import ObjectStore
+from dagster_operators.storage.object_store import UNMARKED, ObjectAbout, ObjectStore
 from dagster_operators.storage.root_path import below_root, check_root_path
 from dagster_operators.storage.uri import OBJECT_STORES, absolute, is_local, split_uri, without_user
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
     from dagster_operators.storage.presence import KnownDigests
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
@@ -296,14 +298,26 @@ class Root:
 
     def sizes(self, path: str) -> dict[str, int]:
         """The sizes of all files below a folder, by path."""
+        return {name: about.size for name, about in self.abouts(path).items()}
+
+    def about(self, path: str) -> ObjectAbout | None:
+        """What a store says of a file; None when there is none."""
+        with self.guard(path, "a file cannot be looked up"):
+            if self._objects:
+                return self._objects.about(self._key(path))
+            return _about(self.files.get_file_info(self.path(path)))
+
+    def abouts(self, path: str) -> dict[str, ObjectAbout]:
+        """What a store says of all files below a folder, by path."""
         from pyarrow import fs
 
         with self.guard(path, "files cannot be looked up"):
             if self._objects:
                 key = self._key(path)
-                return {path + name.removeprefix(key): found.size for name, found in self._objects.below(key).items()}
+                return {path + name.removeprefix(key): found for name, found in self._objects.below(key).items()}
             listed = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True, recursive=True))
-            return {path + info.path.removeprefix(self.path(path)): info.size for info in listed if info.is_file}
+            each = {path + info.path.removeprefix(self.path(path)): _about(info) for info in listed}
+            return {name: found for name, found in each.items() if found}
 
     def entries_below(self, path: str) -> list[str]:
         """All that is below a folder and no folder: on a local root links themselves, and nothing behind them."""
@@ -431,6 +445,10 @@ class Root:
     def redact(self, text: str) -> str:
         """The text without any secret of the storage options."""
         return self.access.redact(text)
+
+
+def _about(info: FileInfo) -> ObjectAbout | None:
+    return ObjectAbout(info.size, (info.mtime_ns or 0) / 1e9, UNMARKED) if info.is_file else None
 
 
 def _opened(uri: str, access: Access, durable: bool) -> Root:  # noqa: FBT001 - of a pickle

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dagster_operators.storage.object_marks import abouts_of, is_mark_of, mark_of
 from dagster_operators.storage.presence import changed_at, digests_of
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.records import Decision
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 def with_digests(root: Root, manifest: Manifest) -> Manifest:
     """The manifest with the digests of the files that its attempt wrote to a local root, where they are in memory still.
 
-    A file that was there before keeps what is known of it. On an object store nothing is read again.
+    A file that was there before keeps what is known of it. On an object store nothing is read again: files have its marks.
     """
     if not root.is_local:
-        return manifest
+        return _with_marks(root, manifest)
     new = [
         f"{change.dataset}/{file.path}"
         for change in manifest.changes
@@ -43,6 +44,25 @@ def with_digests(root: Root, manifest: Manifest) -> Manifest:
         )
 
     changes = (replace(one, adds=known(one, one.adds), feed=known(one, one.feed)) for one in manifest.changes)
+    return replace(manifest, changes=tuple(changes))
+
+
+def _with_marks(root: Root, manifest: Manifest) -> Manifest:
+    """The manifest with the marks of objects that have none, or have that of the object that they were copied from."""
+    paths = [
+        path for change in manifest.changes for file in (*change.adds, *change.feed)
+        if not is_mark_of(path := f"{change.dataset}/{file.path}", file.digest)
+    ]  # fmt: skip
+    with root.guard(paths[0] if paths else "", "a file that was written cannot be looked up"):
+        there = abouts_of(root, paths)
+
+    def known(change: Change, files: Collection[FileEntry]) -> Iterator[FileEntry]:
+        for file in files:
+            path = f"{change.dataset}/{file.path}"
+            about = there.get(path)
+            yield replace(file, digest=mark_of(path, about)) if about else file
+
+    changes = (replace(one, adds=tuple(known(one, one.adds)), feed=tuple(known(one, one.feed))) for one in manifest.changes)
     return replace(manifest, changes=tuple(changes))
 
 

@@ -215,7 +215,7 @@ SCENARIOS = (
     ),
     Mended(errors.SendOutputError, lambda _: as_array(object()), "a list", lambda _: as_array([1]).to_pylist(), [1]),
     Mended(
-        errors.SinkError, lambda _: events_of(FAR), "write the column as text", lambda _: events_of(pa.array(["+10000-01-1"])), 1,
+        errors.SinkError, lambda _: events_of(FAR), "write the column as text", lambda _: events_of(pa.array(["10000-01-01"])), 1,
     ),
     Mended(errors.EpochUnderWayError, under_way, "run an epoch first", after_an_epoch, [1, 1, 2, 2]),
     Mended(errors.JavaMissingError, without_java, "DAGSTER_OPERATORS_ENGINE=sail", on_sail, "sail"),

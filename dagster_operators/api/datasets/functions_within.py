@@ -75,4 +75,4 @@ def function_kind(operation: Any) -> str:
         return "Spark SQL"
     if isinstance(function, ArrowFunction):
         return "Arrow batches" if shape is None else _OVER_ARROW.get(shape, "Arrow batches")
-    return "rows" if next(user_functions(function, set()), None) is not None else ""
+    return "rows" if isinstance(function, type) or next(user_functions(function, set()), None) is not None else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
@@ -226,7 +227,14 @@ def _shown(value: Any, known: Mapping[Bag, int]) -> str:
 def functions_of(bag: Bag) -> Iterator[Any]:
     """The user's own functions in the settings of an operation."""
     for field in _settings(bag.operation):
-        yield from user_functions(getattr(bag.operation, field.name), set())
+        value = getattr(bag.operation, field.name)
+        if isinstance(value, type) and _is_users(value.__module__):
+            yield value  # a class that makes rows, whose code is the user's
+        yield from user_functions(value, set())
+
+
+def _is_users(module: str) -> bool:
+    return not is_own_place(module) and module.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _records_of(function: Any) -> Iterator[type]:

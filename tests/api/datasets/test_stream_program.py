@@ -47,6 +47,16 @@ class Adding(RichFunction):
         return self(row)
 
 
+def record(number):
+    class Record(tuple):
+        __slots__ = ()
+
+        def __new__(cls, row):
+            return super().__new__(cls, (row[0], row[1] + number))
+
+    return Record
+
+
 def aggregating(start, criterion=None):
     def made(rows):
         loop = rows.iterate(2)
@@ -107,6 +117,7 @@ CHANGES = {
         lambda rows: rows.map(partial(pow, 1)),
         lambda rows: rows.map(partial(pow, 2)),
     ),
+    "a class that makes rows": (lambda rows: rows.map(record(1)), lambda rows: rows.map(record(2))),
     "the item that a key is": (lambda rows: rows.distinct(itemgetter(0)), lambda rows: rows.distinct(itemgetter(1))),
     "a key of a chain": (
         lambda rows: rows.distinct(lambda row: row.k),

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
+from numbers import Number
 from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
@@ -17,6 +18,8 @@ from dagster_operators.operators.datasets.key_values import largest, smallest
 from dagster_operators.operators.datasets.rows import Row
 
 _EXACT: Final = Context(prec=100)
+_NUMBERS: Final = frozenset({int, float, Decimal})
+"""Those whose types need no second look."""
 
 MakeRow: TypeAlias = Callable[[Any], Row]
 """Makes a row of what a function gives."""
@@ -142,24 +145,41 @@ def exact_sum(values: Sequence[Any]) -> Any:
     >>> from decimal import Decimal
     >>> exact_sum([Decimal("1e30"), Decimal("0.01")])
     Decimal('1000000000000000000000000000000.01')
-    >>> exact_sum([1, 2.5]), exact_sum(["a", "b"])
-    (3.5, 'ab')
+    >>> exact_sum([1, 2.5])
+    3.5
     """
     add = _EXACT.add if isinstance(values[0], Decimal) else operator.add
     return reduce(add, values)
+
+
+def _require_numbers(values: Sequence[Any], field: object) -> None:
+    """Texts and lists would be joined in the order in which rows come, and truth values counted: Flink sums neither."""
+    if (kinds := set(map(type, values))) <= _NUMBERS:
+        return
+    for kind in kinds:
+        if issubclass(kind, bool) or not issubclass(kind, Number):
+            raise PipelineError(
+                f"a value of type {kind.__name__} has no sum",
+                column=field,
+                remedy="sum a field of numbers, or write reduce(function)",
+            )
 
 
 def aggregated(kind: str, values: Sequence[Any], field: object) -> Any:
     """The aggregate of some values of a field, none of which may be null.
 
     Raises:
-        PipelineError: One is null.
+        PipelineError: One is null, or no number and summed.
 
     >>> aggregated("sum", [1, 2], "v"), aggregated("max", [1, 2], "v")
     (3, 2)
+    >>> aggregated("sum", ["a", "b"], "v")
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: a value of type str has no sum [column 'v']. To do: sum a field of ...
     """
     if None in values:
         raise PipelineError(f"a value of {field!r} is null, and aggregated", remedy="filter such rows out before")
     if kind == "sum":
+        _require_numbers(values, field)
         return exact_sum(values)
     return smallest(values) if kind == "min" else largest(values)

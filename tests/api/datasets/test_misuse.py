@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from dagster_operators.api.datasets.local_program import LocalProgram
@@ -49,3 +51,14 @@ def test_a_null_key_names_the_operator_that_wants_it():
         met = joined.where(0).equal_to(0).with_function(lambda *_: []).name("met")
         with pytest.raises(BadInputError, match=r"a key is null .*operator 'met'"):
             program.collect(met)
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [True, True], [[1], [2]], [dt.date(2024, 1, 1)] * 2], ids=str)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_what_is_no_number_has_no_sum_without_types_too(values, parallelism):
+    program = LocalProgram(parallelism)
+    rows = program.rows([("a", value) for value in values], "k", "v")
+    for summed in (rows.group_by(0).sum(1), rows.sum("v"), rows.group_by("k").min(0).and_aggregate("sum", 1)):
+        with pytest.raises(PipelineError, match="has no sum"):
+            program.collect(summed)
+    assert program.collect(rows.group_by(0).reduce(lambda one, other: (one[0], other[1])))

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from dagster_operators import FileSource, Pipeline
-from dagster_operators.errors import PipelineBusyError, StorageError
+from dagster_operators.errors import BadInputError, PipelineBusyError, StorageError
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.object_store import ObjectStore
 from dagster_operators.storage.root import Root
@@ -58,6 +58,20 @@ def test_the_first_one_creates_it(server):
     assert store.create("log/1", b"ours") == store.about("log/1"), "its own content, as behind a lost answer"
     store.put("log/1", b"also")
     assert store.about("log/1").mark != made.mark
+
+
+def test_a_source_knows_its_files_by_what_the_store_says_of_them(server):
+    root = Root(f"{server.bucket()}/lake", server.options())
+    source = FileSource(f"{root.uri}/in", format="csv", schema="v long", storage_options=server.options())
+    for name in ("a b.csv", "b.csv"):
+        root.write(f"in/{name}", b"v\n41\n")
+    items = source.with_content(source.choose(None, lambda: iter(())).slice.items)
+    assert all(digest.startswith("etag:") for _, _, _, digest, _ in items)
+    source.verify_again(items, "")
+    root.write("in/b.csv", b"v\n42\n")
+    with pytest.raises(BadInputError, match=r"written anew .*in/b\.csv"):
+        source.verify_again(items, "")
+    assert [path.rpartition("/")[2] for path in source.other_content(items)] == ["b.csv"]
 
 
 def test_files_are_what_they_are_on_a_local_root(server, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dagster_operators.errors import (
@@ -17,14 +18,8 @@ from dagster_operators.errors import (
     StorageError,
     UndecidedChangeError,
 )
+from dagster_operators.runtime.commands import commands_of
 from dagster_operators.storage.uri import public_uri
-from dagster_operators.transactions.lost import repair_command
-
-_BACK_TO: Final = re.compile(r"repair_ledger\(last_epoch=(\d+)\)")
-
-_ANEW: Final = re.compile(r"pipeline\.rebuild\(([^)]*)\)")
-
-_NAME: Final = re.compile(r"'([^']*)'")
 
 _NAMED: Final = re.compile(r"`(dagster-operators [^`]+)`")
 
@@ -36,26 +31,21 @@ def commands_for(error: OperatorsError, root: str) -> tuple[str, ...]:
 
     >>> error = ForeignWriteError("somebody wrote", table="tables/clean", remedy='pipeline.repair("clean", keep="ours")')
     >>> commands_for(error, "/lake/flights")
-    ('dagster-operators repair /lake/flights clean --keep ours  # or: --keep theirs',)
+    ('dagster-operators repair /lake/flights clean --keep ours',)
     >>> commands_for(OperatorsError("no"), "/lake/flights")
     ()
     """
     if named := _NAMED.findall(error.remedy):
         return tuple(named)
-    if isinstance(error, ForeignWriteError | RestoredTableError) and "repair" in error.remedy:
-        if "repair_all" in error.remedy:
-            return (f"dagster-operators repair {shlex.quote(public_uri(root))} --keep ours",)
-        if "table" in error.where:
-            return (repair_command(root, error.table),)
+    if isinstance(error, ForeignWriteError | RestoredTableError | LostFileError) and (called := commands_of(error.remedy, root)):
+        return tuple(_with_choices(called))
     place = shlex.quote(public_uri(root))
     return tuple(f"dagster-operators {command}" for command in _commands(error, place))
 
 
-def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  # a line for each kind of error
-    if isinstance(error, ForeignWriteError | RestoredTableError):
+def _commands(error: OperatorsError, root: str) -> list[str]:
+    if isinstance(error, ForeignWriteError | RestoredTableError | LostFileError):
         return [f"doctor {root}"]
-    if isinstance(error, LostFileError):
-        return _of_lost_files(error.remedy, root)
     if isinstance(error, DamagedLedgerError):
         return [f"repair {root} --ledger"]
     if isinstance(error, PipelineBusyError):
@@ -67,17 +57,15 @@ def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  
     return [f"doctor {root}"] if isinstance(error, StorageError) else []
 
 
-def _of_lost_files(remedy: str, root: str) -> list[str]:
-    """What the remedy for a lost file says to call: back to before it was written, where that can be done, or anew.
+def _with_choices(commands: Sequence[str]) -> Iterator[str]:
+    """Commands that differ in their last option alone as one, with the others as its comment: only one of them may be typed.
 
-    >>> _of_lost_files("put it back; or pipeline.rebuild(['a', 'b'], operators='c') computes anew", "lake")
-    ['rebuild lake a b --operator c']
+    >>> list(_with_choices(["repair lake t --keep ours", "repair lake t --keep theirs", "rebuild lake t"]))
+    ['repair lake t --keep ours  # or: --keep theirs', 'rebuild lake t']
     """
-    back, anew = _BACK_TO.search(remedy), _ANEW.search(remedy)
-    found = [f"repair {root} --ledger --last-epoch {back[1]}"] if back else []
-    if anew:
-        tables, _, operators = anew[1].partition("operators=")
-        words = [shlex.quote(name) for name in _NAME.findall(tables)]
-        words += [f"--operator {shlex.quote(name)}" for name in _NAME.findall(operators)]
-        found.append(" ".join(["rebuild", root, *words]))
-    return found or [f"doctor {root}"]
+    choices: dict[str, list[str]] = {}
+    for command in commands:
+        words, option, value = command.rpartition(" --keep ")
+        choices.setdefault(words or command, []).append(f"--keep {value}" if option else "")
+    for words, options in choices.items():
+        yield "  # or: ".join([f"{words} {options[0]}".rstrip(), *options[1:]])

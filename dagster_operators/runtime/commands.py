@@ -51,10 +51,18 @@ def with_commands(remedy: str, root: str) -> str:
     >>> with_commands("pipeline.widen('t'), or reset anew: pipeline.reset(..., 0)", "s3://my lake/p")
     "pipeline.widen('t'), or reset anew: pipeline.reset(..., 0) (in a shell: `dagster-operators widen 's3://my lake/p' t`)"
     """
-    place = public_uri(root)
-    whole = [call for call in _CALL.finditer(remedy) if call[1] in _COMMANDS and "..." not in call[2]]
-    commands = dict.fromkeys(f"`{_command(call, place)}`" for call in whole)
+    commands = [f"`{command}`" for command in commands_of(remedy, root)]
     return f"{remedy} (in a shell: {', '.join(commands)})" if commands else remedy
+
+
+def commands_of(remedy: str, root: str) -> list[str]:
+    """The commands that do what the whole calls of a remedy do, each once.
+
+    >>> commands_of("pipeline.rebuild(['a', 'b'], operators='c') computes anew; or pipeline.reset(..., 0)", "s3://lake/p")
+    ['dagster-operators rebuild s3://lake/p a b --operator c']
+    """
+    whole = [call for call in _CALL.finditer(remedy) if call[1] in _COMMANDS and "..." not in call[2]]
+    return list(dict.fromkeys(_command(call, public_uri(root)) for call in whole))
 
 
 @contextmanager

@@ -117,7 +117,7 @@ PROGRAMS = {
     "sum of all": lambda rows: rows.sum("v"),
     "least": lambda rows: rows.group_by("k").min_by("v", "t"),
     "distinct": lambda rows: rows.distinct("k"),
-    "projected": lambda rows: rows.project("v", "v"),
+    "projected": lambda rows: rows.project("v", "k"),
     "joined": lambda rows: (
         rows.join(rows.distinct("k")).where("k").equal_to("k").project_first("k").project_second("v").data_set()
     ),

@@ -97,10 +97,9 @@ def test_functions_of_a_script_are_asked_for_in_a_way_that_works(tmp_path: Path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(declared=DECLARED, call="pipeline.run_epoch()"))
     assert "3 rows in out" in ran(tmp_path, str(script)).stdout
-    asked = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out", "--since", "1", "--epochs-at-once", "7", "--empty")
-    assert asked.returncode == 1
-    assert "put it into a module" in asked.stderr
-    (call,) = re.findall(r"call in Python: (pipeline.rebuild\(.*\))", asked.stderr)
+    asked = command("rebuild", tmp_path / "root", "out", "--since", "1", "--epochs-at-once", "7", "--empty", code=1)
+    assert "put it into a module" in asked
+    (call,) = re.findall(r"call in Python: (pipeline.rebuild\(.*\))", asked)
     assert call == "pipeline.rebuild('out', epochs_at_once=7, empty=True, since=1)", "all that the command was given"
 
     script.write_text(SCRIPT.format(declared=DECLARED, call=call))

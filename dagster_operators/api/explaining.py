@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import StorageError, number_of
+from dagster_operators.errors import OperatorsError, number_of
 from dagster_operators.planner.explain import explain, has_open_choices
 from dagster_operators.runtime.held import held_at_end, kinds_of, told
 
@@ -32,7 +32,7 @@ def explained(
     if has_open_choices(dataflow, rules=rules):  # what is recorded is kept
         try:
             epochs.planning.follow()
-        except StorageError as error:
+        except OperatorsError as error:  # the plan as such needs no storage
             unknown.append(f"the ways that operators went in the last epoch are not known: {error.problem}")
     text = explain(dataflow, rules=rules, rows=_rows(history()) if rows else None)
     return "\n".join([text, *unknown, *(_holds(dataflow, history()) if holds else ())])

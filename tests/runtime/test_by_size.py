@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dagster_operators as do
+from dagster_operators.errors import StorageError
 from dagster_operators.graph import sizes
 from dagster_operators.graph.alternatives import PREFERRED, Alternative, Place
 from dagster_operators.graph.choices import Choices, Recorded
 from dagster_operators.graph.exchange import FORWARD, Broadcast, HashBy
 from dagster_operators.graph.sizes import MOST_COPIED, BySize, Sizes
 from dagster_operators.operators.joins.lookup import JoinPinned, Lookup
+from dagster_operators.runtime.planning import Planning
 from dagster_operators.transactions.owner import Owner
 from tests.engines import ENGINES
 from tests.planner.test_alternatives import Running
@@ -176,3 +178,15 @@ def test_explain_shows_how_rows_lie_and_how_many_there_were(tmp_path: Path) -> N
     assert "    requires 'found' by k; its rows lie anyhow\n" in text
     assert "    4 rows in epoch 2, 4 estimated, as in the epoch before\n" in text
     assert "requires" not in pipeline.explain()
+
+
+def test_explain_needs_no_storage_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pipeline whose ways may be recorded, too: it says that they are not known."""
+
+    def follow(_: Planning) -> None:
+        raise StorageError("the store cannot be reached", remedy="see whether it is up")
+
+    monkeypatch.setattr(Planning, "follow", follow)
+    text = looked_up(tmp_path).explain()
+    assert "takes: as the engine likes" in text
+    assert text.splitlines()[-1] == "the ways that operators went in the last epoch are not known: the store cannot be reached"

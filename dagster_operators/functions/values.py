@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
@@ -100,7 +101,7 @@ def as_array(result: Any, kind: pa.DataType, rows: int, name: str) -> pa.Array:
             result = result.combine_chunks()
         if isinstance(result, pa.Array):
             array = exact_cast(result, kind)
-        elif isinstance(result, pa.Scalar | str | bytes) or not hasattr(result, "__len__"):
+        elif isinstance(result, pa.Scalar | str | bytes | Mapping | AbstractSet) or not hasattr(result, "__len__"):
             raise UserFunctionError(
                 f"the function {name!r} returned {shortened(result)}, which is no column", function=name,
                 remedy="return an array with one value for each row",

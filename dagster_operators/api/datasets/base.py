@@ -276,8 +276,17 @@ class Bag(Annotated):
         (self.called or self).parameters.update(parameters)
         return self
 
-    def with_hints(self, **hints: Any) -> Self:
-        """Say what is known of the output: ``size``, ``rows``, ``row_size``, ``filter_factor``.
+    def with_hints(
+        self, *, size: int | None = None, rows: int | None = None, row_size: float | None = None,
+        filter_factor: float | None = None,
+    ) -> Self:  # fmt: skip
+        """Say what is known of the output.
+
+        Args:
+            size: Its bytes.
+            rows: How many rows it has.
+            row_size: The bytes of a row.
+            filter_factor: The part of the rows that a filter keeps.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -285,7 +294,7 @@ class Bag(Annotated):
         >>> [step.estimate.rows for step in program.plan(rare)]
         [1000, 10, 10]
         """
-        self.hints = Hints(**hints)
+        self.hints = Hints(size, rows, row_size, filter_factor)
         return self
 
     @property

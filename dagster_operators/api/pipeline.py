@@ -440,4 +440,4 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling, Stopping):
         """
         from dagster_operators.api.explaining import explained
 
-        return explained(self.dataflow, self.epochs, self.history, rules=rules, holds=holds, rows=rows)
+        return explained(self.dataflow, self.root, lambda: self.epochs, self.history, rules=rules, holds=holds, rows=rows)

@@ -187,6 +187,8 @@ def test_explain_needs_no_storage_root(tmp_path: Path, monkeypatch: pytest.Monke
         raise StorageError("the store cannot be reached", remedy="see whether it is up")
 
     monkeypatch.setattr(Planning, "follow", follow)
+    assert "are not known" not in looked_up(tmp_path).explain(), "nothing is recorded before the first epoch"
+    (tmp_path / "root/ledger").mkdir(parents=True)
     text = looked_up(tmp_path).explain()
     assert "takes: as the engine likes" in text
     assert text.splitlines()[-1] == "the ways that operators went in the last epoch are not known: the store cannot be reached"

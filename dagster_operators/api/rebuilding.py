@@ -151,7 +151,7 @@ class Rebuildable:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
         part = part_of(epochs, tables, operators, between)
         nodes = epochs.planning.plan().dataflow.nodes
-        if any(nodes[name].operator.by_epoch for name in part.operators):
+        if any(nodes[name].operator.by_epoch or nodes[name].operator.gives_all for name in part.operators):
             epochs_at_once = 1
         self._check_filled(epochs, part, since)
         request = Request(part, self._first(epochs, since), epochs_at_once, empty)

@@ -25,6 +25,17 @@ def computed_each_epoch(dataflow: Dataflow) -> frozenset[str]:
     return frozenset(name for name, table in tables if table.replaced or table.stream.operator in behind)
 
 
+def read_whole(dataflow: Dataflow, operators: Collection[str]) -> frozenset[str]:
+    """The tables all rows of which some operators read in each epoch.
+
+    Args:
+        dataflow: The pipeline.
+        operators: The names of operators of it.
+    """
+    read = {stream for name in operators if dataflow.nodes[name].operator.gives_all for stream in dataflow.nodes[name].inputs}
+    return frozenset(name for name, table in dataflow.tables.items() if table.stream in read)
+
+
 def restricted_to(dataflow: Dataflow, tables: Collection[str], rules_off: Collection[str]) -> Dataflow:
     """The part of a dataflow that leads to some of its tables, without sinks.
 
@@ -65,7 +76,10 @@ class Part:
 
 
 def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[str]) -> Part:
-    """The tables, and all others that show the state of an operator that leads to one of them, and can be computed anew.
+    """The tables, and all others that belong to them.
+
+    Those are the tables that show the state of an operator which leads to one of them, if they can be computed anew, and those
+    all rows of which such an operator reads.
 
     Args:
         dataflow: The pipeline.
@@ -81,5 +95,6 @@ def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[
         before = reach.before([ends[name] for name in found])
         shown = reach.behind([name for name in before if name in stateful])
         wanted |= {name for name, operator in ends.items() if operator in shown and name not in never}
+        wanted |= read_whole(dataflow, before)  # as they were behind each of the epochs
     beside = tuple(name for name in ends if name in found and name not in tables)
     return Part(tuple(name for name in ends if name in found), reach.before([ends[name] for name in found]), beside)

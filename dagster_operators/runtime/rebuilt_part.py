@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError, call_of
-from dagster_operators.graph.restricted import Part, computed_each_epoch, part_with, reach_of
+from dagster_operators.graph.restricted import Part, computed_each_epoch, part_with, reach_of, read_whole
 
 if TYPE_CHECKING:
+    from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.graph.time_range import TimeRange
     from dagster_operators.planner.plan import Plan
     from dagster_operators.plans.verdict import Verdict
@@ -36,12 +37,11 @@ def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collectio
     ends = dataflow.tables.keys()
     replaced = computed_each_epoch(dataflow)
     wanted = ends - replaced if tables is None and not operators else set(tables or ())
-    if (not wanted and replaced and not operators) or wanted & replaced:
+    of_last = {name for name in replaced if between is not None or _is_of_last_epoch(dataflow, name)}
+    if (not wanted and replaced and not operators) or wanted & of_last:
         raise PipelineError(
             "the rows of the table follow from what each epoch computes, not from what all of them have read together", **where,
-            table=min(wanted & replaced or replaced),
-            remedy="run an epoch: it computes the table; and name others to rebuild. If a data set before it keeps its solution "
-            "set, reset the sources to epoch 0 and restart their tables",
+            table=min(wanted & of_last or replaced), remedy="run an epoch: it computes the table; and name others to rebuild",
         )  # fmt: skip
     if unknown := sorted(wanted - ends):
         raise PipelineError(
@@ -63,6 +63,12 @@ def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collectio
             **where, sink=sinks[0], remedy=_OUTSIDE.format("the sink"),
         )  # fmt: skip
     return part
+
+
+def _is_of_last_epoch(dataflow: Dataflow, table: str) -> bool:
+    """Whether a table has the rows of the last epoch alone, or comes of all rows of such a table."""
+    before = reach_of(dataflow).before([dataflow.tables[table].stream.operator])
+    return any(dataflow.tables[name].replaced for name in (table, *read_whole(dataflow, before)))
 
 
 def together(refused: Sequence[Verdict], plan: Plan) -> tuple[str, str]:

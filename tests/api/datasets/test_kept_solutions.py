@@ -125,6 +125,15 @@ def test_the_state_is_the_solution_set_of_the_last_epoch_alone(tmp_path):
     assert sorted(zip(*state.to_pydict().values(), strict=True)) == sorted(found(pipeline).items())
 
 
+def test_a_changed_program_behind_all_rows_of_a_table_is_rebuilt_with_the_table(tmp_path):
+    root = str(tmp_path / "root")
+    build(root, EPOCHS).run_until_caught_up()
+    changed = build(root, EPOCHS, parallelism=3, offset=100)
+    changed.rebuild("components")
+    assert found(changed) == {vertex: least + 100 for vertex, least in components(before(EPOCHS, 3)).items()}
+    assert changed.to_arrow("all_edges").num_rows == len(before(EPOCHS, 3))
+
+
 def test_going_back_takes_the_solution_set_along(tmp_path):
     pipeline = build(str(tmp_path / "root"), EPOCHS)
     pipeline.run_until_caught_up()

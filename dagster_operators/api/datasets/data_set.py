@@ -17,7 +17,6 @@ from dagster_operators.api.datasets.keys import keys_of
 from dagster_operators.api.datasets.operations.by_sql import FilteredBySql, SelectedBySql, named
 from dagster_operators.api.datasets.operations.kept import KeptSolution, kept_or_new
 from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
-from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.properties.fields import Field
 
 
@@ -105,7 +104,7 @@ class DataSet(GroupedCalls):
         """Some fields, in this order; one within another has its own name then, as ``x`` of ``"p.x"``.
 
         Raises:
-            PipelineError: There is no such field, or two of them have one name.
+            PipelineError: There is no such field.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -115,12 +114,6 @@ class DataSet(GroupedCalls):
         """
         places = keys_of(fields, self.fields).fields
         names = None if self.fields is None else [_name_of(place, self.fields) for place in places]
-        twice = next((name for name in names or () if (names or []).count(name) > 1), None)
-        if twice is not None:
-            raise PipelineError(
-                f"two fields would have the name {twice!r}", operator=self.shown, column=twice,
-                remedy="name each field once, or give them names: map(lambda row: (row.p.x, row.q.x), schema='px long, qx long')",
-            )  # fmt: skip
         return self.derive(Projected(places), fields=names)
 
     def iterate(self, rounds: int) -> Iterating[Self]:

@@ -31,7 +31,6 @@ MISUSE = {
     "a position as a forwarded field": (lambda rows: rows.map(tuple).with_forwarded_fields(0), "0 is no text.*'f0'"),
     "a position as a changed field": (lambda rows: rows.map(tuple).with_non_forwarded_fields(0), "0 is no text"),
     "a position as a field that is read": (lambda rows: rows.map(tuple).with_read_fields(0), "0 is no text"),
-    "a field twice": (lambda rows: rows.project("k", "k"), "two fields would have the name 'k'"),
     "a solution set that is no input": (solution_as_broadcast_set, "joined or co-grouped on its key, and nothing else"),
 }
 

@@ -37,7 +37,7 @@ def runs(layout: RowLayout, table: pa.Table, keys: Fields) -> Iterator[pa.Table]
     if not keys:
         yield table
         return
-    numbers = _numbers(layout, table, keys)
+    numbers = numbers_of(layout, table, keys)
     begins = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), table.num_rows], strict=True):
         yield table.slice(begin, end - begin)
@@ -55,11 +55,23 @@ def together(layout: RowLayout, table: pa.Table, keys: Fields) -> pa.Table:
     """
     if not keys or not table.num_rows:
         return table
-    return table.take(np.argsort(_numbers(layout, table, keys), kind="stable"))
+    return table.take(np.argsort(numbers_of(layout, table, keys), kind="stable"))
 
 
-def _numbers(layout: RowLayout, table: pa.Table, keys: Fields) -> npt.NDArray[np.int64]:
-    """A number of each row: equal ones where the keys are, counted in the order in which keys first come."""
+def numbers_of(layout: RowLayout, table: pa.Table, keys: Fields) -> npt.NDArray[np.int64]:
+    """A number of each row: equal ones where the keys are, counted in the order in which keys first come.
+
+    Args:
+        layout: The fields of the rows.
+        table: The rows.
+        keys: The key.
+
+    Raises:
+        BadInputError: A key is null.
+
+    >>> numbers_of(RowLayout((pa.string(),), ("k",)), pa.table({"k": ["b", "a", "b"]}), (0,)).tolist()
+    [0, 1, 0]
+    """
     columns = [table.column(key) for key in keys if isinstance(key, int)]
     if not fits(table) or len(columns) < len(keys) or not all(map(is_comparable, columns)):
         return _by_rows(layout, table, keys)

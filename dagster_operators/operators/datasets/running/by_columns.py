@@ -13,6 +13,7 @@ from dagster_operators.operators.datasets.columns.column_work import ColumnWork,
 from dagster_operators.operators.datasets.columns.hashes import parts_of
 from dagster_operators.operators.datasets.columns.joined import JoinedFields
 from dagster_operators.operators.datasets.columns.sorting import is_comparable
+from dagster_operators.operators.datasets.columns.updated import UpdatedRows
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import ChunkWriter
 from dagster_operators.operators.datasets.running.fragments import JOINED, READ, WRITE, FragmentStep, Outgoing
@@ -58,7 +59,7 @@ def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row
     if len(there) < len(inputs):
         if isinstance(work, JoinedFields) or not there:
             return ()
-        if not isinstance(work, Together):
+        if not isinstance(work, Together | UpdatedRows):
             return None
     columns = [rows for rows in there if isinstance(rows, ColumnRows)]
     return work.run(columns, step.strategy) if len(columns) == len(there) else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.columns.column_work import positions
+from dagster_operators.operators.datasets.columns.updated import UpdatedRows
 from dagster_operators.operators.datasets.context import Accumulator, Rounds, add_up
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.running.exchange_files import Stored
@@ -180,6 +182,8 @@ class IterationRun:
         first, second = (runs.numbers.new() for _ in range(2))
         runs.stored.update({first: solution, second: delta})
         incoming = [Incoming(stored=first), Incoming(stored=second)]
-        updated = runs.handed_on(node.name, UPDATE, Work(keys=node.keys), incoming, node.parallelism)
+        keys = positions(node.keys)
+        work = Work(keys=node.keys, columns=None if keys is None else UpdatedRows(keys))
+        updated = runs.handed_on(node.name, UPDATE, work, incoming, node.parallelism)
         del runs.stored[first], runs.stored[second]
         return updated

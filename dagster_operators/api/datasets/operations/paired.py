@@ -69,7 +69,7 @@ class Pairs(Operation):
         function = data_set.function(self.function, several=self.several)
         work = Work(
             function, keys=self.first, second_keys=self.second, several=self.several, keeps_first=keeps[0], keeps_second=keeps[1],
-            columns=None if any(keeps) or data_set.declared is not None else self._columns(data_set),
+            columns=None if data_set.declared is not None else self._columns(data_set, keeps),
         )  # fmt: skip
         forwarding = self.forwards or (data_set.forwarding(0), data_set.forwarding(1))
         return Node(
@@ -78,7 +78,7 @@ class Pairs(Operation):
             broadcasts=translation.broadcasts(data_set), work=work,
         )  # fmt: skip
 
-    def _columns(self, data_set: Bag) -> ColumnWork | None:
+    def _columns(self, data_set: Bag, keeps: tuple[bool, bool]) -> ColumnWork | None:
         keys, second_keys = positions(self.first), positions(self.second)
         if keys is None or second_keys is None or not isinstance(self.function, PickedOfPair):
             return None
@@ -86,7 +86,7 @@ class Pairs(Operation):
         if fields is None:
             return None
         sides = (side for side, _ in self.function.fields)
-        return JoinedFields(keys, second_keys, tuple(zip(sides, fields, strict=True)), data_set.fields)
+        return JoinedFields(keys, second_keys, tuple(zip(sides, fields, strict=True)), data_set.fields, keeps)
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,15 @@ class JoinedFields(ColumnWork):
         second_keys: That of the second.
         fields: The number of an input and a field of it, for each field of a pair.
         names: The names that the fields have then.
+        keeps: Of each input, whether rows without a partner are there, too. Where there are such, rows are worked on: their
+            fields are those of no row.
     """
 
     keys: tuple[int, ...]
     second_keys: tuple[int, ...]
     fields: tuple[tuple[int, int], ...]
     names: Names
+    keeps: tuple[bool, bool] = (False, False)
 
     @override
     def result(self, inputs: Sequence[RowLayout]) -> RowLayout | None:
@@ -61,16 +64,23 @@ class JoinedFields(ColumnWork):
         keys = (self.keys, self.second_keys)
         if built is None or not _are_keys(built, keys[1 - probing]):
             return None
+        met = np.zeros(built.num_rows if self.keeps[1 - probing] else 0, np.bool_)
         lookup = _Lookup([built.column(key) for key in keys[1 - probing]])
         tables = [result.schema.empty_table()]
         for block in probed.tables(_ROWS_OF_BLOCK):
             if not fits(block) or not _are_keys(block, keys[probing]):
                 return None
             probes, partners = lookup.pairs([block.column(key) for key in keys[probing]])
+            if self.keeps[probing] and len(np.unique(probes)) < block.num_rows:
+                return None
+            if self.keeps[1 - probing]:
+                met[partners] = True
             places = (probes, partners) if probing == 0 else (partners, probes)
             sides = (block, built) if probing == 0 else (built, block)
             columns = [sides[side].column(field).take(pa.array(places[side])) for side, field in self.fields]
             tables.append(pa.table(columns, schema=result.schema))
+        if not met.all():
+            return None
         return ColumnRows.of(result, pa.concat_tables(tables))
 
 

@@ -18,7 +18,7 @@ from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import ChunkWriter
 from dagster_operators.operators.datasets.running.fragments import JOINED, READ, WRITE, FragmentStep, Outgoing
 from dagster_operators.operators.datasets.task import is_over_arrow
-from dagster_operators.optimizer.strategies import Ship
+from dagster_operators.optimizer.strategies import NO_OP, Ship
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,12 +52,12 @@ def worked(
 
 
 def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row] | None:
-    work = _OWN.get(step.strategy.name, step.work.columns)
+    work = _work_of(step)
     if work is None or step.claims is not None:
         return None
     there = [rows for rows in inputs if not is_nothing(rows)]
     if len(there) < len(inputs):
-        if isinstance(work, JoinedFields) or not there:
+        if not there or (isinstance(work, JoinedFields) and not any(work.keeps)):
             return ()
         if not isinstance(work, Together | UpdatedRows):
             return None
@@ -65,10 +65,15 @@ def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row
     return work.run(columns, step.strategy) if len(columns) == len(there) else None
 
 
+def _work_of(step: FragmentStep) -> ColumnWork | None:
+    """The work of a step on columns; that of one which the optimizer puts in by itself is to hand rows on."""
+    work = _OWN.get(step.strategy.name, step.work.columns)
+    return HandedOn() if work is None and step.strategy == NO_OP and step.work.function is None else work
+
+
 def takes_columns(step: FragmentStep) -> bool:
     """Whether a step does something with columns that come to it."""
-    own = step.work.columns is not None or step.strategy.name in _OWN or step.strategy == WRITE
-    return own or is_over_arrow(step.strategy, step.work)
+    return _work_of(step) is not None or step.strategy == WRITE or is_over_arrow(step.strategy, step.work)
 
 
 def is_nothing(rows: Iterable[Row]) -> bool:

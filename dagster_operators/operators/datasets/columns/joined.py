@@ -71,7 +71,7 @@ class JoinedFields(ColumnWork):
             if not fits(block) or not _are_keys(block, keys[probing]):
                 return None
             probes, partners = lookup.pairs([block.column(key) for key in keys[probing]])
-            if self.keeps[probing] and len(np.unique(probes)) < block.num_rows:
+            if self.keeps[probing] and _different(probes) < block.num_rows:
                 return None
             if self.keeps[1 - probing]:
                 met[partners] = True
@@ -86,6 +86,11 @@ class JoinedFields(ColumnWork):
 
 def _are_keys(table: pa.Table, fields: Sequence[int]) -> bool:
     return all(is_comparable(table.column(field), by_sign=True) for field in fields)
+
+
+def _different(ordered: npt.NDArray[np.int64]) -> int:
+    """How many different numbers there are among numbers in order."""
+    return int(np.count_nonzero(np.diff(ordered))) + 1 if len(ordered) else 0
 
 
 class _Lookup:

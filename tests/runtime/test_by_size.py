@@ -192,3 +192,17 @@ def test_explain_needs_no_storage_root(tmp_path: Path, monkeypatch: pytest.Monke
     text = looked_up(tmp_path).explain()
     assert "takes: as the engine likes" in text
     assert text.splitlines()[-1] == "the ways that operators went in the last epoch are not known: the store cannot be reached"
+
+
+def test_the_bytes_of_a_table_are_known_from_its_listing_or_its_log(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    prepare(tmp_path, 4, 1)
+    files = do.FileSource(str(tmp_path / "table.parquet"), schema="k string, w long")
+    assert files.bytes_of(files.pin()) == (tmp_path / "table.parquet").stat().st_size
+    for number in range(2):
+        write_deltalake(str(tmp_path / "delta"), pa.table({"k": [number]}), mode="append")
+    table = do.DeltaSource(str(tmp_path / "delta"))
+    assert table.bytes_of(table.pin()) == sum(path.stat().st_size for path in (tmp_path / "delta").glob("*.parquet"))
+    assert table.bytes_of({"versions": [0, 1]}) is None
+    assert do.MemorySource([], schema="k long").bytes_of({}) is None

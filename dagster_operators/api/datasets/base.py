@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import override
@@ -17,6 +17,7 @@ from dagster_operators.api.datasets.functions_within import function_kind
 from dagster_operators.api.datasets.over_all import OverAll, require_of_epoch
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.api.datasets.schemas import names_in
+from dagster_operators.api.datasets.typed_by import TypedBy
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.datasets.drivers.driver import Work
@@ -76,24 +77,6 @@ class Operation(WithColumns, ABC):
             inputs: The operators of its inputs.
             translation: The program that it is in.
         """
-
-
-@dataclass(frozen=True)
-class TypedBy:
-    """The types of rows that follow from those of other data sets than the operation's inputs.
-
-    Attributes:
-        bags: The data sets.
-        rule: The types, of the fields of each of the data sets.
-    """
-
-    bags: tuple[Bag, ...]
-    rule: Callable[..., Types]
-
-
-def same_as(data_set: Bag) -> TypedBy:
-    """The types of the fields of a data set."""
-    return TypedBy((data_set,), lambda row: row.types)
 
 
 class Bag(Annotated):

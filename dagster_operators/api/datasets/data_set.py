@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
-from dagster_operators.api.datasets.base import same_as
 from dagster_operators.api.datasets.calls.grouped import GroupedCalls
 from dagster_operators.api.datasets.grouping import GroupFunction
 from dagster_operators.api.datasets.iterating import DeltaIterating, Iterating
@@ -17,6 +16,7 @@ from dagster_operators.api.datasets.keys import keys_of
 from dagster_operators.api.datasets.operations.by_sql import FilteredBySql, SelectedBySql, named
 from dagster_operators.api.datasets.operations.kept import KeptSolution, kept_or_new
 from dagster_operators.api.datasets.operations.row_wise import Filtered, FlatMapped, Mapped, PartsMapped, Projected
+from dagster_operators.api.datasets.typed_by import same_as
 from dagster_operators.optimizer.properties.fields import Field
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
-from dagster_operators.api.datasets.base import Bag, same_as
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import around, unkeyed
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
 from dagster_operators.api.datasets.operations.grouped import (
@@ -27,6 +27,7 @@ from dagster_operators.api.datasets.over_epochs import (
     require_column_keys,
 )
 from dagster_operators.api.datasets.schemas import names_in
+from dagster_operators.api.datasets.typed_by import same_as
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.optimizer.properties.fields import Field

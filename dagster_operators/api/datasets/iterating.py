@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dagster_operators.api.datasets.base import Bag, same_as
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.keys import Keys
 from dagster_operators.api.datasets.operations.paired import CoGroups, Pairs
 from dagster_operators.api.datasets.operations.rounds import BulkRounds, DeltaRounds, RowsOfRound
 from dagster_operators.api.datasets.other_names import OtherNames
+from dagster_operators.api.datasets.typed_by import same_as
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.context import Aggregator, Rounds
 

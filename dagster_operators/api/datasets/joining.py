@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.base import Bag, TypedBy
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import around
 from dagster_operators.api.datasets.grouping import with_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
 from dagster_operators.api.datasets.operations.paired import Pairs, PickedOfPair, Product
 from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
+from dagster_operators.api.datasets.typed_by import TypedBy
 from dagster_operators.errors import PipelineError
 from dagster_operators.optimizer.binary_descriptors import JoinHint, JoinType
 from dagster_operators.optimizer.properties.fields import Field, Forwarding

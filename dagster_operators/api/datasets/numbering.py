@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.base import Bag, TypedBy
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.operations.row_wise import PartsMapped
+from dagster_operators.api.datasets.typed_by import TypedBy
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
 from dagster_operators.types.data_type import Plain

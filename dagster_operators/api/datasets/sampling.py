@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.base import Bag, same_as
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.numbering import InPart, count_elements
 from dagster_operators.api.datasets.operations.row_wise import PartsMapped
+from dagster_operators.api.datasets.typed_by import same_as
 from dagster_operators.errors import PipelineError
 
 B = TypeVar("B", bound=Bag)

@@ -10,11 +10,12 @@ from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.base import Bag, TypedBy
+from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import exact_sum
 from dagster_operators.api.datasets.numbering import InPart
 from dagster_operators.api.datasets.operations.row_wise import PartsMapped
 from dagster_operators.api.datasets.row_types import RowType, Types
+from dagster_operators.api.datasets.typed_by import TypedBy
 from dagster_operators.operators.datasets.rows import named_rows
 from dagster_operators.operators.datasets.running.part_numbers import stable_hash
 from dagster_operators.types.data_type import DataType, Decimal, Field, Plain, Struct

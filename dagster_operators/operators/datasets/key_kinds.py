@@ -90,14 +90,14 @@ class KeyKinds:
         ((1,), ['(int)'])
         """
         kinds = self.sides[side]
-        known: set[tuple[type, ...]] = set()
+        known: set[Any] = set()
 
         def remembered(row: Row) -> Key:
             values = key(row)
-            types = tuple(map(type, values))
+            types: Any = type(values[0]) if len(values) == 1 else tuple(map(type, values))  # it is called for each row
             if types not in known and len(kinds) <= _MOST:
                 kinds.add(kind_of(values))
-                if PLAIN_KEYS.issuperset(types):  # the kind of others is more than their type
+                if PLAIN_KEYS.issuperset(map(type, values)):  # the kind of others is more than their type
                     known.add(types)
             return values
 

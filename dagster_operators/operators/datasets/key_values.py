@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from datetime import UTC, datetime, timezone
 from typing import Any, Final
 
 from typing_extensions import override
@@ -71,9 +72,16 @@ def key_value(value: Any) -> Any:
     (True, True, True, True)
     >>> key_value(7), key_value((1, "a"))
     (7, (1, 'a'))
+    >>> from zoneinfo import ZoneInfo
+    >>> summer = datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    >>> winter = summer.replace(fold=1)
+    >>> summer == winter, key_value(summer) == key_value(winter), key_value(winter) > key_value(summer)
+    (True, False, True)
     """
     if type(value) in PLAIN_KEYS:
         return value
+    if isinstance(value, datetime):
+        return _instant(value)
     if isinstance(value, tuple):
         parts = tuple(map(key_value, value))
         return value if all(part is before for part, before in zip(parts, value, strict=True)) else parts
@@ -86,6 +94,11 @@ def key_value(value: Any) -> Any:
         changed = {name: part for name, old in before.items() if (part := key_value(old)) is not old}
         return replace(value, **changed) if changed else value
     return value if value == value else NOT_A_NUMBER  # noqa: PLR0124 - it is not, of a NaN
+
+
+def _instant(value: datetime) -> datetime:
+    """A time as it is compared: Python takes the two hours that are one on a clock, as summer time ends, for the same."""
+    return value if value.tzinfo is None or isinstance(value.tzinfo, timezone) else value.astimezone(UTC)
 
 
 def smallest(values: Any) -> Any:

@@ -69,4 +69,6 @@ def total(value: Any) -> Any:
         return (0,)
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - it is not, of a NaN
         return (2,)
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.astimezone(dt.UTC)  # Python takes both hours that a clock tells twice for the same
     return (1, tuple(map(total, value)) if isinstance(value, tuple | list) else value)

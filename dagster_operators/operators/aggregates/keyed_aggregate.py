@@ -24,6 +24,7 @@ from dagster_operators.operators.forgetful import ForgetfulByKey
 from dagster_operators.operators.forgetting_keys import forgetting_keys
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -85,7 +86,8 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
-        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
+        is_unique = groups_once(self.logical.keys, analysed.states["partials"])
+        is_unique = is_unique and not any(file.fresh for file in state.files)  # as in later rounds of a loop
         if inputs[0] is not None:
             state.append(parts.update(inputs[0], self._keys))
         elif not (state.files or context.round):  # all rows have one row, also if there are none
@@ -95,7 +97,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
         state.fold(lambda frame: parts.merge(frame, self._keys))
         if new is None:
             return None
-        if old is None and first_of_epoch:  # one row for each key already: there is nothing to bring together
+        if old is None and is_unique:  # one row for each key already: there is nothing to bring together
             return self._results(new, parts)
         return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), parts)
 

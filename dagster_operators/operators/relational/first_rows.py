@@ -28,6 +28,7 @@ from dagster_operators.operators.physical import (
     TableOperator,
 )
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -124,14 +125,15 @@ class FirstRowsInState(RelationalOperator):
         if inputs[0] is None:
             return None
         state = context.state(self.name, "rows")
-        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
+        is_unique = groups_once(self.first.keys, analysed.states["rows"])
+        is_unique = is_unique and not any(file.fresh for file in state.files)  # as in later rounds of a loop
         state.append(self.first.of(inputs[0]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.first.keys)
         state.fold(self.first.of)
         if new is None:
             return None
-        if old is None and first_of_epoch:
+        if old is None and is_unique:
             return self.first.known(new)
         return self.first.ranked(new if old is None else new.unionByName(with_keys_of(old, new, self.first.keys)))
 

@@ -25,6 +25,7 @@ from dagster_operators.operators.physical import (
     Varying,
     constant,
 )
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.operators.windows.aggregate_over_windows import AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
@@ -85,7 +86,8 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         name, parts, waiting = self.logical.name, self.logical.parts.typed(analysed.facts), self._waiting(context.varying)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
-        first_of_epoch = not any(file.fresh for file in state.files)  # in later rounds of a loop it is not
+        is_unique = groups_once(self.logical.keys, analysed.states["panes"])
+        is_unique = is_unique and not any(file.fresh for file in state.files)  # as in later rounds of a loop
         if inputs[0] is not None:
             on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
             state.append(parts.update(on_time, [*self._keys, PANE]))
@@ -96,7 +98,7 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         if closing is None:
             return None
         starts = waiting.starts(closing, begin, end)
-        if first_of_epoch and not others and self.logical.window.size == self.logical.window.slide:
+        if is_unique and not others and self.logical.window.size == self.logical.window.slide:
             return self._results(waiting, starts, parts)  # one row for each key and window already
         return self._finish(waiting, starts, parts)
 

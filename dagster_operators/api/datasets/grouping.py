@@ -214,7 +214,9 @@ class Grouping(OtherNames, Generic[B]):
         kept = self._group_reduced(combine, combine, fields=names, typed_by=same_as(self._data_set))
         return made_of_kept(result, kept)
 
-    def _group_reduced(self, function: GroupFunction, combine: GroupFunction | None, **result: Any) -> B:
+    def _group_reduced(
+        self, function: GroupFunction, combine: GroupFunction | None, first: int | None = None, **result: Any
+    ) -> B:
         self._refuse_arrow(function)
         self._refuse_arrow(combine)
         source, keyed = with_key(self._data_set, self._keys), self._keys.function
@@ -223,7 +225,10 @@ class Grouping(OtherNames, Generic[B]):
             reduce = around(function, lambda rows: function(unkeyed(rows)))
             if combine is not None:
                 fewer = around(combine, lambda rows: ((keyed(row), row) for row in combine(unkeyed(rows)) or ()))
-        return source.derive(GroupReducedBag(self._keys.fields, reduce, self._partitioner, fewer, self._within), **result)
+        operation = GroupReducedBag(
+            self._keys.fields, reduce, self._partitioner, fewer, self._within, first=None if keyed else first
+        )
+        return source.derive(operation, **result)
 
     def combine_group(self, function: GroupFunction, *, schema: str | None = None) -> B:
         """Any number of rows of as much of each group as is in one part: rows do not move, and a key may come several times.
@@ -369,7 +374,7 @@ class Grouping(OtherNames, Generic[B]):
         def take(rows: Iterable[Any]) -> Iterable[Any]:
             return (row for number, row in enumerate(rows) if number < count)
 
-        result = self._group_reduced(take, take, fields=self._data_set.fields, typed_by=same_as(self._data_set))
+        result = self._group_reduced(take, take, count, fields=self._data_set.fields, typed_by=same_as(self._data_set))
         if not is_over_all(over, "GroupReduce"):
             return result
         if self._within is None:

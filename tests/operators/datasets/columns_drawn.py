@@ -131,11 +131,20 @@ def listed(rows: Iterable[Row]) -> list[Any]:
     return [tuple(map(repr, rows))]
 
 
+def _first(data: DataSet, choose: Choices) -> DataSet:
+    grouped = data.group_by(*choose.fields(data))
+    ways = ("ascending", "descending")
+    made = choose.of(grouped, grouped.sort_group(choose.of(*choose.fields(data)), choose.of(*ways)), data)
+    result: DataSet = made.first(choose.of(1, 2, 5))
+    return result
+
+
 CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "project": lambda data, choose: data.project(*choose.fields(data, 3)),
     "distinct": lambda data, choose: data.distinct(*choose.fields(data)),
     "aggregate": _aggregated,
     "extreme": _extreme,
+    "first": _first,
     "join": _joined,
     "union": lambda data, choose: data.union(choose.of(data, data.rebalance())),
     "hash": lambda data, choose: data.partition_by_hash(*choose.fields(data)),

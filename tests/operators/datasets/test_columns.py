@@ -117,6 +117,8 @@ PROGRAMS = {
     "sum of all": lambda rows: rows.sum("v"),
     "least": lambda rows: rows.group_by("k").min_by("v", "t"),
     "distinct": lambda rows: rows.distinct("k"),
+    "first": lambda rows: rows.group_by("k").sort_group("v", "descending").first(2),
+    "first of all": lambda rows: rows.first(2),
     "projected": lambda rows: rows.project("v", "k"),
     "joined": lambda rows: (
         rows.join(rows.distinct("k")).where("k").equal_to("k").project_first("k").project_second("v").data_set()

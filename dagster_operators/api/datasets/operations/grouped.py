@@ -16,6 +16,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.arrow_call import Shape
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
+from dagster_operators.operators.datasets.columns.first_rows import FirstRows
 from dagster_operators.operators.datasets.columns.groups import ExtremeOfGroups, FirstOfGroups, GroupAggregates
 from dagster_operators.operators.datasets.context import RichFunction
 from dagster_operators.operators.datasets.drivers.driver import Work
@@ -158,13 +159,20 @@ class GroupReducedBag(GroupedOperation):
         combine: What makes fewer rows of the same kind of those of a part before they move.
         within: The order of the rows of a group.
         keeps_key: Whether the function hands on the key.
+        first: How many rows of each group the function gives, where it gives the first ones.
     """
 
     combine: Callable[..., Any] | None = None
     within: Ordering | None = None
     keeps_key: bool = False
+    first: int | None = None
     kind: ClassVar[str] = "GroupReduce"
     takes_arrow: ClassVar[bool] = True
+
+    @property
+    @override
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"first"})  # the function has it
 
     @override
     def forwarding(self, data_set: Bag) -> Forwarding:
@@ -201,6 +209,8 @@ class GroupReducedBag(GroupedOperation):
 
     def _columns(self, data_set: Bag) -> ColumnWork | None:
         keys = positions(self.keys)
+        if keys is not None and self.first is not None and data_set.declared is None:
+            return FirstRows(keys, data_set.fields, self.first, self.within)
         if keys is None or self.within is not None or not isinstance(self.function, Aggregates):
             return None
         fields = positions([field for _, field in self.function.parts])

@@ -20,7 +20,7 @@ from tests.crash.test_random_kills import SEED, killed
 
 pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow, pytest.mark.timeout(900)]
 
-KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "12"))
+KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "6"))
 """At random; ``make soak`` makes many more."""
 
 BEFORE = 2

@@ -15,7 +15,7 @@ from tests.crash.processes import KILLED, Launcher
 
 pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow]
 
-KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "16"))
+KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "8"))
 """So many are made with stages one by one, and again with stages side by side; ``make soak`` makes many more."""
 
 SEED = int(os.environ.get("DAGSTER_OPERATORS_SEED", str(random.randrange(10**6))))  # noqa: S311

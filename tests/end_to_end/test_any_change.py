@@ -188,7 +188,7 @@ def told_alike(pipeline: do.Pipeline) -> None:
         assert list(map(str, stored.verdicts)) == list(map(str, here.verdicts))
 
 
-CHANGES: Final = int(os.environ.get("DAGSTER_OPERATORS_CHANGES", "40"))
+CHANGES: Final = int(os.environ.get("DAGSTER_OPERATORS_CHANGES", "20"))
 """So many are tried by the slow test, other ones on each run; ``make soak`` tries many more."""
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

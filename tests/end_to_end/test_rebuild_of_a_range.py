@@ -76,7 +76,7 @@ def test_it_is_what_a_full_computation_gives_there_and_as_it_was_elsewhere(
 
 @pytest.mark.slow
 @given(drawn=RANGES)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_ranges(tmp_path_factory: pytest.TempPathFactory, drawn: dict[str, Any]) -> None:
     check_range(tmp_path_factory.mktemp("any"), **drawn)
 

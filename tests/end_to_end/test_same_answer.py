@@ -210,7 +210,7 @@ def test_the_dense_examples_have_something_in_every_table_and_late_rows() -> Non
 
 
 @pytest.mark.usefixtures("sail")
-@fresh_examples(20)
+@fresh_examples(10)
 @example(DOUBLES)
 @example(STRINGS)
 @given(scenario=scenarios())

@@ -24,7 +24,7 @@ def run(
     python.write_text(f"#!/bin/sh\n{says}\n")
     python.chmod(0o755)
     command = ["sh", SCRIPT, python, marks, "-k", "some", *arguments]
-    variables = {"FILES_OF_A_PART": "100000", "FILES_OF_A_TURN": "100000", **variables}
+    variables = {"FILES_OF_A_PART": "100000", **variables}
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
@@ -54,7 +54,7 @@ def test_it_fails_if_one_that_runs_alone_does(tmp_path: Path, others: int, alone
 
 
 def test_fast_tests_run_in_parts_that_have_each_file_once(tmp_path: Path) -> None:
-    *parts, spark = run(tmp_path, "not slow", spark=0, others=0, FILES_OF_A_PART="100").stdout.splitlines()
+    *parts, spark = run(tmp_path, "not slow", spark=0, others=0, WORKERS="1", FILES_OF_A_PART="100").stdout.splitlines()
     asked = "=others: -m pytest -m (not slow) and not spark -p no:cacheprovider -k some "
     files = sorted(file for part in parts for file in part.removeprefix(asked).split())
     assert len(parts) > 1
@@ -62,21 +62,15 @@ def test_fast_tests_run_in_parts_that_have_each_file_once(tmp_path: Path) -> Non
     assert spark == "spark: -m pytest -m (not slow) and spark -k some"
 
 
-def test_slow_tests_run_in_turns_that_have_each_file_once(tmp_path: Path) -> None:
-    *turns, spark, alone = run(tmp_path, "slow", spark=0, others=5, FILES_OF_A_TURN="100").stdout.splitlines()
-    asked = "=others: -m pytest -m (slow) and not spark and not alone -n 2 --dist worksteal -k some "
-    files = sorted(file for turn in turns for file in turn.removeprefix(asked).split())
-    assert len(turns) > 1
-    assert files == sorted(map(str, Path("tests").rglob("test_*.py")))
+def test_slow_tests_run_in_parts_that_have_each_file_once_and_begin_with_those_that_kill(tmp_path: Path) -> None:
+    *parts, spark, alone = run(tmp_path, "slow", spark=0, others=0, WORKERS="1", FILES_OF_A_PART="100").stdout.splitlines()
+    asked = "=others: -m pytest -m (slow) and not spark and not alone -p no:cacheprovider -k some "
+    files = [part.removeprefix(asked).split() for part in parts]
+    assert sorted(file for part in files for file in part) == sorted(map(str, Path("tests").rglob("test_*.py")))
+    assert len(files[0]) == 4
+    assert {Path(file).parts[1] for file in files[0]} == {"crash"}
     assert spark == "spark: -m pytest -m (slow) and spark and not alone -k some"
     assert alone == "alone: -m pytest -m (slow) and alone -k some"
-
-
-@pytest.mark.parametrize(("first", "later", "ends"), [(5, 5, 5), (5, 0, 0), (0, 5, 0), (1, 0, 1), (0, 2, 2), (5, 1, 1)])
-def test_it_fails_if_a_turn_does(tmp_path: Path, first: int, later: int, ends: int) -> None:
-    says = 'case "$*" in *"not spark"*) ;; *) exit 5 ;; esac'
-    says += f'; case "$*" in *tests/api/test_arguments.py*) exit {first} ;; esac'
-    assert run(tmp_path, "slow", spark=5, others=0, says=f"{says}; exit {later}", FILES_OF_A_TURN="100").returncode == ends
 
 
 @pytest.mark.parametrize(("first", "others", "ends"), [(5, 5, 5), (5, 0, 0), (0, 5, 0), (1, 0, 1), (0, 2, 2), (5, 1, 1)])
@@ -134,10 +128,15 @@ def test_tests_write_to_memory_and_nothing_stays_there(tmp_path: Path) -> None:
     assert not Path(written).exists()
 
 
-@pytest.mark.parametrize(
-    ("marks", "room", "free"), [("not slow", 10**6, 10**9), ("not slow", 10**9, 10**7), ("slow", 10**9, 10**9)]
-)
-def test_tests_write_to_the_disk_where_memory_has_no_room_or_matters(tmp_path: Path, marks: str, room: int, free: int) -> None:
+def test_slow_ones_do_but_for_those_that_are_to_be_alone(tmp_path: Path) -> None:
+    if not programs_run_in_memory():
+        pytest.skip("no folder in memory from which programs can be run")
+    written, allowed, *more = told_folders(tmp_path, "slow", 10**9)
+    assert (Path(written).parent, more) == (MEMORY, [written, allowed, "nowhere"])
+
+
+@pytest.mark.parametrize(("marks", "room", "free"), [("not slow", 10**6, 10**9), ("slow", 10**9, 10**7)])
+def test_tests_write_to_the_disk_where_memory_has_no_room(tmp_path: Path, marks: str, room: int, free: int) -> None:
     assert set(told_folders(tmp_path, marks, room, free)) == {"nowhere"}
 
 

@@ -187,7 +187,8 @@ class Grouping(OtherNames, Generic[B]):
                 columns by their names, in an updating table.
 
         Raises:
-            PipelineError: Results over all epochs are not to be had: nothing combines rows, or no columns are declared.
+            PipelineError: Results over all epochs are not to be had: nothing combines rows, no columns are declared, or a
+                function is over Arrow.
 
         >>> import dagster_operators as do
         >>> program = do.data_sets.LocalProgram()
@@ -203,6 +204,11 @@ class Grouping(OtherNames, Generic[B]):
             raise PipelineError(
                 "a function of a group over all epochs needs combined rows, which are kept, and columns of its results",
                 operator=result.shown, remedy="give both: reduce_group(function, combine=fewer, schema='k string, v long')",
+            )  # fmt: skip
+        if isinstance(function, ArrowFunction) or isinstance(combine, ArrowFunction):
+            raise PipelineError(
+                "combined rows are kept as rows, and a function over Arrow takes none", operator=result.shown,
+                remedy="give functions of rows: reduce_group(function, combine=fewer, schema='k string, v long', over='all')",
             )  # fmt: skip
         named, names = names_in(schema) or (), self._data_set.fields
         missing = next((names[int(key)] for key in self._keys.fields if names and names[int(key)] not in named), None)

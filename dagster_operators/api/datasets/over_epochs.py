@@ -239,8 +239,8 @@ def _require_any_cut(data_set: Bag) -> None:
             raise PipelineError(
                 f"{bag.shown!r} gives other rows where those of two epochs come in one, and so would results over all epochs",
                 operator=data_set.shown,
-                remedy="let map, flat_map, filter, project, union and joins with rows at hand come before, and nothing else; "
-                "write what the others give to a table, and compute from the data set of that table with mode='replace'",
+                remedy="let map, flat_map, filter, select, project, union and joins with rows at hand come before, and nothing "
+                "else; write what the others give to a table, and compute from the data set of that table with mode='replace'",
             )  # fmt: skip
         waiting += moving
 

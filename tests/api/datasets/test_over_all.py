@@ -107,6 +107,12 @@ REFUSED = {
     "a result without its key": (
         lambda p, rows: rows.group_by("k").reduce_group(list, combine=list, schema="n long", over="all"), "have no column 'k'",
     ),
+    "groups as tables": (
+        lambda p, rows: rows.group_by("k").reduce_group(
+            list, combine=do.data_sets.ArrowFunction(len), schema="k string", over="all"
+        ),
+        "give functions of rows",
+    ),
     "a sum of the key": (lambda p, rows: rows.group_by("v").sum("v", over="all"), "sum a field that is no part of the key"),
     "several rows of an order": (
         lambda p, rows: rows.group_by("k").sort_group("v").first(2, over="all"), "take the first row.*top",
@@ -145,6 +151,25 @@ def test_what_would_be_wrong_is_refused_where_it_is_written(call):
     made, problem = REFUSED[call]
     with pytest.raises(OperatorsError, match=problem):
         made(*piped())
+
+
+BEFORE = {
+    "map": lambda rows: rows.map(tuple, schema="k string, v long"),
+    "flat_map": lambda rows: rows.flat_map(lambda row: [row], schema="k string, v long"),
+    "filter": lambda rows: rows.filter(lambda row: row.v > 0),
+    "filter by SQL": lambda rows: rows.filter("v > 0"),
+    "select": lambda rows: rows.select("k", "v * 2 AS v"),
+    "project": lambda rows: rows.project("k", "v"),
+    "map over Arrow": lambda rows: rows.map(do.data_sets.ArrowFunction(lambda batch: batch), schema="k string, v long"),
+    "union": lambda rows: rows.union(rows),
+    "moves": lambda rows: rows.rebalance().sort_partition("v"),
+}
+
+
+@pytest.mark.parametrize("call", BEFORE)
+def test_operations_whose_rows_add_up_may_come_before(call):
+    _, rows = piped()
+    assert BEFORE[call](rows).group_by("k").sum("v", over="all").to_table("sums").columns == ("k", "v")
 
 
 def test_rows_at_hand_may_be_joined_before():

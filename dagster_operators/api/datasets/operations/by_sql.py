@@ -39,6 +39,7 @@ class SelectedBySql(OneInput):
     """
 
     expressions: tuple[tuple[str, str], ...]
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Map"
     reads_columns: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy] = strategies.MAP
@@ -82,6 +83,7 @@ class FilteredBySql(OneInput):
     """
 
     condition: str
+    adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Filter"
     reads_columns: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP

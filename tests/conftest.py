@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.spark_again"]
 
+OF_SLOW = 900
+"""Seconds that a slow test has if it says nothing else: those that try many examples took 430 on a machine with a load of 30."""
+
 NOWHERE = tuple(Path(__file__).parents[1] / name for name in ("nowhere", "unused"))
 
 
@@ -106,6 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
+        if item.get_closest_marker("slow") is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(OF_SLOW))
         if TIMES > 1:
             own = item.get_closest_marker("timeout")
             item.add_marker(pytest.mark.timeout(TIMES * float(own.args[0] if own else config.getini("timeout"))), append=False)

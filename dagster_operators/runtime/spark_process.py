@@ -100,7 +100,9 @@ def stopped_by_itself(session: SparkSession) -> bool:
     if process is not None and process.poll() is not None:
         return True
     try:
-        return bool(context._jsc.sc().isStopped())
+        spark = context._jsc.sc()
+        # A call that was interrupted leaves its answer to the next one: such a connection is of no more use.
+        return spark is None or bool(spark.isStopped())
     except (Py4JError, OSError):
         return True
 

@@ -134,9 +134,9 @@ def test_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sta
 def test_a_session_that_is_none_of_a_java_process_is_not_asked() -> None:
     assert not spark_process.stopped_by_itself(SimpleNamespace(is_stopped=False))
     assert not spark_process.stopped_by_itself(SimpleNamespace())
+    assert spark_process.was_stopped(SimpleNamespace(is_stopped=True))
 
 
 def test_a_session_whose_calls_have_no_answers_is_not_used_on() -> None:
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: None))
     assert spark_process.stopped_by_itself(SimpleNamespace(sparkContext=context))
-    assert spark_process.was_stopped(SimpleNamespace(is_stopped=True))

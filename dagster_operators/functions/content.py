@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, NoneType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
@@ -77,6 +77,18 @@ def exact_digest_of(*values: Any) -> str:
     False
     """
     return _digest(_ExactReader({home for value in values for home in _homes(value)}, follow=True), values)
+
+
+def former_digest_of(*values: Any) -> str:
+    """The exact digest as earlier versions made it, without imports within functions: their stored plans have it.
+
+    Args:
+        values: What is digested.
+
+    >>> former_digest_of(partial(max, 1)) == exact_digest_of(partial(max, 1))
+    True
+    """
+    return _digest(_FormerReader({home for value in values for home in _homes(value)}, follow=True), values)
 
 
 def _digest(reader: _Reader, values: Sequence[Any]) -> str:
@@ -189,6 +201,8 @@ class _Reader:
 class _ExactReader(_Reader):
     """Describes all that can be called by what it does."""
 
+    with_imports: ClassVar[bool] = True
+
     def __init__(self, packages: set[str], follow: bool) -> None:  # noqa: FBT001
         super().__init__(packages, follow)
         self._alive: list[Any] = []
@@ -226,7 +240,8 @@ class _ExactReader(_Reader):
     @override
     def _function(self, function: FunctionType) -> Iterator[str]:
         yield from super()._function(function)
-        yield from imports_within(function, self.packages)
+        if self.with_imports:
+            yield from imports_within(function, self.packages)
 
     @override
     def _global(self, function: FunctionType, name: str) -> Iterator[str]:
@@ -254,6 +269,12 @@ class _ExactReader(_Reader):
         yield from self.described(type(value))
         slots = [name for kind in type(value).__mro__ for name in _slots_of(kind) if hasattr(value, name)]
         yield from self.described({**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}})
+
+
+class _FormerReader(_ExactReader):
+    """Describes all that can be called as earlier versions did."""
+
+    with_imports: ClassVar[bool] = False
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from enum import Enum
 from functools import cached_property
@@ -21,7 +22,7 @@ from dagster_operators.api.datasets.operations.row_wise import RowsAtHand
 from dagster_operators.api.datasets.stream_input import StreamInput
 from dagster_operators.api.datasets.types_of_fields import KnownTypes, schema_of
 from dagster_operators.errors import PlanError
-from dagster_operators.functions.content import closed_over, exact_digest_of
+from dagster_operators.functions.content import closed_over, exact_digest_of, former_digest_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.datasets.data_sets import KEPT_SINK, SINK, DataSetProgram
 from dagster_operators.operators.datasets.drivers.driver import drivers_of
@@ -43,6 +44,8 @@ class StreamProgram(DataSetProgram):
     """
 
     kept: ClassVar[tuple[str, ...]] = (*DataSetProgram.kept, "streams")
+    _exact: StreamProgram | None = None
+    """The program with the digest of this version, where it has that of an earlier one."""
 
     def __init__(self, data_set: Bag, streams: Sequence[StreamRef], sides: Mapping[str, Bag] = MappingProxyType({})) -> None:
         self.data_sets = {SINK: data_set, **sides}
@@ -53,8 +56,7 @@ class StreamProgram(DataSetProgram):
         outputs = [f"{name}: {known[bag]}" for name, bag in self.data_sets.items()] if sides else []
         self.outline = (*(_line(bag, known, streams) for bag in known), *outputs)
         self.functions = tuple(dict.fromkeys(function for bag in known for function in functions_of(bag)))
-        at_hand = [bag.operation.rows for bag in known if isinstance(bag.operation, RowsAtHand)]
-        self.code = exact_digest_of(*self.functions, *at_hand, *self._from_outside(list(known)))
+        self.code = exact_digest_of(*self.functions, *_rows_at_hand(known), *self._from_outside(list(known)))
         kinds = ((function_kind(bag.operation), bag.shown) for bag in known)
         self.function_kinds = tuple(dict.fromkeys((kind, name) for kind, name in kinds if kind))
         self.streams = tuple(map(str, streams))
@@ -95,15 +97,27 @@ class StreamProgram(DataSetProgram):
         """The streams, and behind them the kept solution set."""
         return [*self._refs, KEPT] if KEPT_SINK in self._program else self._refs
 
+    @override
+    def as_stored(self, outline: Sequence[str], code: str) -> StreamProgram:
+        exact = self._exact or self
+        if code in (self.code, exact.code) or "data_sets" not in vars(self) or tuple(outline) != self.outline:
+            return self if code == self.code else exact
+        functions = tuple(function for function in exact.functions if not isinstance(function, type))
+        if former_digest_of(*functions, *_rows_at_hand(bags_before(*self._program.values()))) != code:
+            return exact
+        program = copy(exact)
+        program.code, program.functions, program._exact = code, functions, exact  # noqa: SLF001 - it is of this class
+        return program
+
     @property
     @override
     def modules(self) -> tuple[str, ...]:
-        return modules_of(self.functions)
+        return modules_of((self._exact or self).functions)
 
     @cached_property
     @override
     def records(self) -> tuple[type, ...]:
-        return tuple(dict.fromkeys(kind for function in self.functions for kind in _records_of(function)))
+        return tuple(dict.fromkeys(kind for function in (self._exact or self).functions for kind in _records_of(function)))
 
     @override
     def schemas(self, inputs: Sequence[Schema]) -> Mapping[str, Schema]:
@@ -136,6 +150,10 @@ def _sources(sinks: Sequence[Sink], streams: Sequence[StreamRef]) -> Iterator[tu
     for source in named_sources(sinks):
         given: Any = KEPT if isinstance(source.work, KeptRows) else source.work
         yield source.name, streams.index(given) if isinstance(given, StreamRef) else given
+
+
+def _rows_at_hand(data_sets: Iterable[Bag]) -> list[Any]:
+    return [bag.operation.rows for bag in data_sets if isinstance(bag.operation, RowsAtHand)]
 
 
 def bags_before(*data_sets: Bag) -> list[Bag]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import located
 from dagster_operators.functions.references import ObjectReference
-from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.by_reference import ByReference
@@ -69,6 +69,15 @@ class DataSetProgram(ABC):
     def records(self) -> tuple[type, ...]:
         """The types of the user's own records, which rows may be or have."""
 
+    def as_stored(self, outline: Sequence[str], code: str) -> DataSetProgram:  # noqa: ARG002 - most programs have one digest
+        """The program with the digest that an earlier version of the package stored, if that was of the same program.
+
+        Args:
+            outline: The outline that is stored.
+            code: The digest that is stored.
+        """
+        return self
+
     @abstractmethod
     def schemas(self, inputs: Sequence[Schema]) -> Mapping[str, Schema]:
         """The columns of each data set, by the name of its sink.
@@ -123,6 +132,15 @@ class DataSets(ByReference):
             return {"program": list(self.program.outline), "code": self.program.code}
         known = dict(self.reference.attributes)  # a plan is compared where its functions are not found any more, as a lambda
         return {"program": list(known["outline"]), "code": known["code"]}
+
+    @override
+    def going_on(self, before: LogicalOperator, were: Sequence[str], are: Sequence[str]) -> DataSets:
+        """With the digest of an earlier version of the package, where that is stored: an upgrade is no change of the program."""
+        if not isinstance(before, DataSets) or not self.is_given:
+            return self
+        known = dict(before.reference.attributes)
+        program = self.program.as_stored(known["outline"], known["code"])
+        return self if program is self.program else replace(self, program=program)
 
     @property
     @override

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
@@ -15,7 +15,9 @@ from dagster_operators import Pipeline
 from dagster_operators.api.datasets.base import Operation
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.errors import PipelineError, PlanError
+from dagster_operators.functions.content import former_digest_of
 from dagster_operators.operators.datasets.context import RichFunction
+from dagster_operators.operators.datasets.data_sets import DataSets
 from dagster_operators.optimizer.drawing.drawn import drawn_plan, to_json
 from dagster_operators.optimizer.estimates import UNKNOWN
 from dagster_operators.plans.changed_lines import told_in_short
@@ -240,3 +242,53 @@ def test_operators_of_one_name_are_counted_apart():
     text = to_json(found)
     assert "Bulk Iteration (2)" in text
     assert "Map (2)" in text
+
+
+def importing(row):
+    from tests.api.datasets import test_stream_program
+
+    return row[0], row[1] + len(test_stream_program.ROWS)
+
+
+def stored(operator, code):
+    """A program as an earlier version stored it, which knew less of the user's functions."""
+    known = dict(operator.reference.attributes)
+    functions = tuple(one for one in known["functions"] if one.qualname != "Twice")
+    known |= {"code": code, "functions": functions}
+    reference = replace(operator.reference, attributes=tuple(sorted(known.items())))
+    return DataSets.decode({**operator.encode(), "program": reference})
+
+
+class Twice(tuple):
+    __slots__ = ()
+
+    def __new__(cls, row):
+        return super().__new__(cls, (row[0], row[1] * 2))
+
+
+def program(*functions):
+    pipeline = Pipeline("p", root="unused", engine="sail")
+    rows = pipeline.source("rows", MemorySource([ROWS], schema="k string, v long")).data_set()
+    for function in functions:
+        rows = rows.map(function)
+    rows.to_stream(name="made", schema="a string, b long")
+    return pipeline.dataflow.nodes["made"].operator
+
+
+@pytest.mark.parametrize("functions", [(importing,), (Twice,), (Twice, importing)])
+def test_an_upgrade_is_no_change_of_a_program(functions):
+    now = program(*functions)
+    before = stored(now, former_digest_of(*(one for one in functions if one is not Twice)))
+    assert before != now
+    goes_on = now.going_on(before, (), ())
+    assert goes_on == before
+    assert goes_on.fingerprint() == before.fingerprint()
+    assert goes_on.program.modules == now.program.modules
+    assert goes_on.going_on(goes_on, (), ()) == before
+    assert goes_on.going_on(now, (), ()) == now
+    assert goes_on.going_on(stored(now, "another"), (), ()) == now
+    assert program(*functions, of(1)).going_on(before, (), ()) == program(*functions, of(1))
+
+
+def test_digests_of_earlier_versions_stay_as_they_were():
+    assert former_digest_of(importing) == "250160e443c093a9"

@@ -97,10 +97,12 @@ class _Module:
 
 
 def _module(name: str) -> _Module | None:
-    """The definitions of a module; None where it has no source."""
+    """The definitions of a module; None where it has no source, none of a package without a file."""
     try:
         spec = find_spec(name)
         origin = None if spec is None else spec.origin
+        if spec is not None and origin is None and spec.submodule_search_locations is not None:
+            return _Module({})  # a package without a file of its own
         if spec is None or origin is None or not origin.endswith(".py"):
             return None
         package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]

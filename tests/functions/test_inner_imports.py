@@ -62,14 +62,24 @@ def forget() -> None:
     importlib.invalidate_caches()
 
 
-def digest(place: Path, function: str, number: int, helpers: str = HELPERS, further: str = FURTHER, *, load: bool = False) -> str:
+def digest(
+    place: Path,
+    function: str,
+    number: int,
+    helpers: str = HELPERS,
+    further: str = FURTHER,
+    *,
+    load: bool = False,
+    init: str | None = "",
+) -> str:
     """The digest of a function of the package, in a folder of its own, as in another process."""
     forget()
     folder = place / str(number)
     package = folder / PACKAGE
     package.mkdir(parents=True)
-    for name, content in {"__init__": "", "calls": CALLS, "helpers": helpers, "further": further}.items():
-        (package / f"{name}.py").write_text(content)
+    for name, content in {"__init__": init, "calls": CALLS, "helpers": helpers, "further": further}.items():
+        if content is not None:
+            (package / f"{name}.py").write_text(content)
     sys.path.insert(0, str(folder))
     try:
         calls = importlib.import_module(f"{PACKAGE}.calls")
@@ -93,6 +103,13 @@ def test_what_it_imports_is_a_part_of_it(place: Path, function: str) -> None:
         digest(place, function, 7, further=FURTHER.replace("3", "5")),
     ]
     assert len({before, *changed}) == 4
+
+
+@pytest.mark.parametrize("function", ["taken", "as_module", "within"])
+def test_a_package_may_have_no_file_of_its_own(place: Path, function: str) -> None:
+    before = digest(place, function, 0, init=None)
+    assert digest(place, function, 1, HELPERS.replace("return x", "return -x"), init=None) == before
+    assert digest(place, function, 2, HELPERS.replace("2 * x", "3 * x"), init=None) != before
 
 
 def test_imports_of_other_packages_change_no_digest_of_before(place: Path) -> None:

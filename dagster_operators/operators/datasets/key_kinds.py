@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import product
+from numbers import Number
 from typing import Any, Final
 
 from dagster_operators.errors import PipelineError
@@ -68,6 +69,8 @@ def kind_of(value: Any) -> KeyKind:
         parts = tuple(map(kind_of, value))
         return KeyKind(f"({', '.join(part.name for part in parts)})", "tuple", parts)
     family = next((base.__name__ for base in (str, bytes, dt.date) if isinstance(value, base)), None)
+    if family is None and isinstance(value, Number):  # of numpy, say, or a fraction
+        family = "number"
     return KeyKind(kind.__name__, family or f"{kind.__module__}.{kind.__qualname__}")
 
 

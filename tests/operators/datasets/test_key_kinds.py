@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
 
 from dagster_operators.api.datasets.local_program import LocalProgram
@@ -15,7 +17,7 @@ from dagster_operators.operators.datasets.key_kinds import KeyKinds, kind_of
 NAIVE = dt.datetime.fromisoformat("2024-01-01")
 VALUES = [
     1, 1.0, True, Decimal(1), "1", b"1", (1, "a"), (1, 2), (1,), (None, "a"), dt.date(2024, 1, 1), NAIVE,
-    dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.timedelta(1),
+    dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.timedelta(1), Fraction(1),
 ]  # fmt: skip
 """Values one of each kind, so that equal ones are of kinds with equal values."""
 
@@ -24,6 +26,12 @@ VALUES = [
 def test_values_that_are_equal_are_of_kinds_that_may_be(one, other):
     assert kind_of(one).may_equal(kind_of(other)) or one != other
     assert kind_of(one).may_equal(kind_of(other)) == kind_of(other).may_equal(kind_of(one))
+
+
+@pytest.mark.parametrize("other", [1, 1.0, True, Decimal(1), Fraction(1), np.int64(1)])
+def test_numbers_of_numpy_are_numbers(other):
+    assert kind_of(np.int64(1)).may_equal(kind_of(other))
+    assert kind_of(other).may_equal(kind_of(np.float32(1)))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from dagster_operators.api.datasets.over_epochs import (
     made_of_kept,
     over_all,
     require_column_keys,
+    require_functions_of_rows,
+    require_key_columns,
 )
 from dagster_operators.api.datasets.schemas import names_in
 from dagster_operators.api.datasets.typed_by import same_as
@@ -205,18 +207,9 @@ class Grouping(OtherNames, Generic[B]):
                 "a function of a group over all epochs needs combined rows, which are kept, and columns of its results",
                 operator=result.shown, remedy="give both: reduce_group(function, combine=fewer, schema='k string, v long')",
             )  # fmt: skip
-        if isinstance(function, ArrowFunction) or isinstance(combine, ArrowFunction):
-            raise PipelineError(
-                "combined rows are kept as rows, and a function over Arrow takes none", operator=result.shown,
-                remedy="give functions of rows: reduce_group(function, combine=fewer, schema='k string, v long', over='all')",
-            )  # fmt: skip
-        named, names = names_in(schema) or (), self._data_set.fields
-        missing = next((names[int(key)] for key in self._keys.fields if names and names[int(key)] not in named), None)
-        if missing is not None:
-            raise PipelineError(
-                f"results over all epochs are found by their key, and have no column {missing!r}", operator=result.shown,
-                column=missing, remedy="let the function hand on the key columns, and declare them",
-            )  # fmt: skip
+        require_functions_of_rows((function, combine), result.shown)
+        names = self._data_set.fields
+        require_key_columns(self._keys, names, names_in(schema) or (), result.shown)
         kept = self._group_reduced(combine, combine, fields=names, typed_by=same_as(self._data_set))
         return made_of_kept(result, kept)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -67,6 +67,39 @@ def require_column_keys(keys: Keys, operator: str) -> None:
         raise PipelineError(
             "results over all epochs are kept by columns, and the key is none", operator=operator,
             remedy="make it a column before: map(lambda row: (row.name.lower(), row.v), schema='k string, v long').group_by('k')",
+        )  # fmt: skip
+
+
+def require_functions_of_rows(functions: Iterable[object], operator: str) -> None:
+    """Refuse functions over Arrow for groups whose combined rows are kept.
+
+    Raises:
+        PipelineError: One is over Arrow.
+    """
+    if any(isinstance(function, ArrowFunction) for function in functions):
+        raise PipelineError(
+            "combined rows are kept as rows, and a function over Arrow takes none", operator=operator,
+            remedy="give functions of rows: reduce_group(function, combine=fewer, schema='k string, v long', over='all')",
+        )  # fmt: skip
+
+
+def require_key_columns(keys: Keys, names: Sequence[str] | None, results: Collection[str], operator: str) -> None:
+    """Refuse results that lack a key column, by which the next epoch finds them.
+
+    Args:
+        keys: The key.
+        names: The names of the rows' fields; None where they have none.
+        results: The names of the results' columns.
+        operator: The operator, for errors.
+
+    Raises:
+        PipelineError: They lack one.
+    """
+    missing = next((names[int(key)] for key in keys.fields if names and names[int(key)] not in results), None)
+    if missing is not None:
+        raise PipelineError(
+            f"results over all epochs are found by their key, and have no column {missing!r}", operator=operator,
+            column=missing, remedy="let the function hand on the key columns, and declare them",
         )  # fmt: skip
 
 

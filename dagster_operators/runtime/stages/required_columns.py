@@ -93,8 +93,8 @@ def _required(connector: Connector, columns: Collection[str], beside: Collection
 
 def _require_none(column: str, nulls: int, **where: Any) -> None:
     if nulls:
+        aside = 'or set such rows aside: a FileSource with corrupt="reject" does; ' if "source" in where else ""
         raise BadInputError(
             f"{nulls} rows have no value in a column that is declared NOT NULL", column=column, **where,
-            remedy='correct the input; or set such rows aside: a FileSource with corrupt="reject" does; or leave NOT NULL out of '
-            "the schema",
+            remedy=f"correct the input; {aside}or leave NOT NULL out of the schema",
         )  # fmt: skip

@@ -99,9 +99,11 @@ def test_other_readers_of_a_schema(tmp_path: Path, sail: Any) -> None:
     for number, make in enumerate((looked_up, extracts, batches, in_a_column)):
         pipeline = do.Pipeline("p", root=str(tmp_path / str(number)), engine=SAIL)
         make(pipeline).to_table("t")
-        with pytest.raises((BadInputError, StageFailedError), match="NOT NULL"):
+        with pytest.raises((BadInputError, StageFailedError), match="NOT NULL") as failed:
             pipeline.run_epoch()
         assert pipeline.history() == []
+        if make is looked_up:
+            assert "corrupt=" not in failed.value.remedy, "a lookup sets no rows aside"
 
 
 def test_texts_of_a_length_are_texts_on_both_engines(tmp_path: Path, engine: Any) -> None:

@@ -17,6 +17,7 @@ TESTS = Path(__file__).parent
 FOLLOWED: Mapping[str, tuple[str, ...]] = {
     "connectors/test_delta_source.py": ("connectors/change_feed.py:_ANEW",),
     "connectors/test_kafka_source.py": ("connectors/kafka_offsets.py:first_offsets", "connectors/kafka_offsets.py:_replaced"),
+    "api/datasets/test_kept_solutions.py": ("api/rebuilding.py:Rebuildable._check_read_whole",),
     "connectors/test_pipeline_source.py": ("connectors/delta_versions.py:DeltaVersions._instead",),
     "connectors/test_remedies_of_tables.py": (
         "connectors/delta_files.py:_ANEW", "connectors/delta_versions.py:DeltaVersions._check_nothing_cleaned_up",

@@ -154,6 +154,7 @@ class Rebuildable:
         if any(nodes[name].operator.by_epoch or nodes[name].operator.gives_all for name in part.operators):
             epochs_at_once = 1
         self._check_filled(epochs, part, since)
+        self._check_read_whole(epochs, part, since)
         request = Request(part, self._first(epochs, since), epochs_at_once, empty)
         if between is None:
             warn_of_logs(epochs, part, epochs_at_once)
@@ -208,6 +209,20 @@ class Rebuildable:
                 pipeline=self.name, table=left[0],
                 remedy=f"run an epoch first, which fills it; or compute it {'with these' if whole else 'as a whole'}: "
                 f"pipeline.rebuild([{named}]{options})",
+            )  # fmt: skip
+
+    def _check_read_whole(self, epochs: Epochs, part: Part, since: int | str | datetime) -> None:
+        """Refuse to begin later where a table that nobody named would lose its rows of before, as all its rows are read."""
+        from dagster_operators.graph.restricted import read_whole
+
+        read = read_whole(epochs.planning.plan().dataflow, part.operators) if since else ()
+        if lost := [name for name in part.beside if name in read]:
+            named, moment = ", ".join(map(repr, part.tables)), since if isinstance(since, int) else str(since)
+            raise PipelineError(
+                f"all rows of {lost[0]} are read, so that it is rebuilt, too, and would lose its rows of before",
+                pipeline=self.name, table=lost[0],
+                remedy=f"rebuild from the first epoch on, without since=; or name all that is to begin there: "
+                f"pipeline.rebuild([{named}], since={moment!r})",
             )  # fmt: skip
 
     def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:

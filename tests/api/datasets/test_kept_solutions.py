@@ -16,6 +16,7 @@ from dagster_operators.errors import ChangedPipelineError, PipelineError
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import SAIL
 from tests.examples import fresh_examples
+from tests.following import done, refused, ways_of
 
 pytestmark = [pytest.mark.in_process, pytest.mark.usefixtures("sail"), pytest.mark.sail]
 Edge = tuple[int, int]
@@ -132,6 +133,19 @@ def test_a_changed_program_behind_all_rows_of_a_table_is_rebuilt_with_the_table(
     changed.rebuild("components")
     assert found(changed) == {vertex: least + 100 for vertex, least in components(before(EPOCHS, 3)).items()}
     assert changed.to_arrow("all_edges").num_rows == len(before(EPOCHS, 3))
+
+
+def test_a_table_that_is_read_whole_loses_no_rows_by_a_rebuild_that_does_not_name_it(tmp_path):
+    pipeline = build(str(tmp_path / "root"), EPOCHS)
+    pipeline.run_until_caught_up()
+    error = refused(lambda: pipeline.rebuild("components", since=2), PipelineError, "so that it is rebuilt, too")
+    assert error.table == "all_edges"
+    assert pipeline.to_arrow("all_edges").num_rows == len(before(EPOCHS, 3))
+    (todo,) = ways_of(error)
+    assert done(todo, lambda: pipeline) is None
+    assert found(pipeline) == components([edge for epoch in EPOCHS[1:] for edge in epoch])
+    pipeline.rebuild("components")
+    assert found(pipeline) == components(before(EPOCHS, 3))
 
 
 def test_going_back_takes_the_solution_set_along(tmp_path):

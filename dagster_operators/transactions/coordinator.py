@@ -34,7 +34,7 @@ from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.digests import LedgerDigests, with_digests
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
-from dagster_operators.transactions.history import History, as_repaired
+from dagster_operators.transactions.history import History, as_repaired, first_readable
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
@@ -488,8 +488,12 @@ class Coordinator:
         return (entry.record for entry in self._ledger.scan({kind.kind for kind in kinds}))
 
     def clean(self, epoch: int) -> int:
-        """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many."""
-        return self._run(clean_up(self._context(self._generation), self.past.at(epoch)))
+        """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many.
+
+        If older ones were cleaned away already, only what is left of them is deleted.
+        """
+        oldest = max(epoch, first_readable(self.view()))
+        return self._run(clean_up(self._context(self._generation), self.past.at(oldest)))
 
     def close(self) -> None:
         """Stop the heartbeat. The pipeline becomes free, unless the owner is a Dagster run, whose next step goes on."""

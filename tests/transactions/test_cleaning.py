@@ -52,7 +52,10 @@ def test_what_is_kept_stays_readable_and_the_rest_is_gone(tmp_path: Path) -> Non
     assert {epoch: rows_of(pipeline, epoch) for epoch in before} == before
     with pytest.raises(UnknownEpochError, match="epochs 10 to 12 can be read"):
         pipeline.read("raw", epoch=EPOCHS - 3)
-    assert pipeline.clean("0 seconds", keep_epochs=3) == 0
+    for keep in (3, 5):  # also when more are to be kept than there are
+        assert pipeline.clean("0 seconds", keep_epochs=keep) == 0
+    with pytest.raises(UnknownEpochError, match="epochs 10 to 12 can be read"):
+        pipeline.read("raw", epoch=EPOCHS - 3)
 
 
 def test_epochs_go_on_after_cleaning_in_another_process(tmp_path: Path) -> None:

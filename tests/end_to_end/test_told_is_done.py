@@ -59,6 +59,11 @@ def content_with_kept_state(table: str, begin: int, end: int) -> Counter[Any]:
     return content_of(table, begin, end) - content_of(table, 0, 2)
 
 
+def content_with_kept_rows(table: str, begin: int, end: int) -> Counter[Any]:
+    """The rows of a table to which rows are added, with those of the first batches, behind an operator that begins anew."""
+    return content_of(table, 0, min(begin, 2)) + content_of(table, begin, end)
+
+
 def program(root: str, batches: int, tables: Mapping[str, bool]) -> do.Pipeline:
     """A pipeline with some tables, and whether each is filled where it is new."""
     made = do.Pipeline("told", root=root, engine=SAIL, parallelism=1)
@@ -110,6 +115,12 @@ def goes_on(table: str, told: Mapping[str, Verdict], answers: Mapping[str, str])
     return f"table {table}" in told and answers.get(operator) == "keep" and asked is not None and not asked.fillable
 
 
+def keeps_rows(table: str, answers: Mapping[str, str]) -> bool:
+    """Whether a table goes on with its rows, while its operator begins without state."""
+    answered = answers.get(f"table {table}"), answers.get(f"operator {OPERATORS.get(table, '')}")
+    return answered == ("keep", "restart")
+
+
 def begins(table: str, told: Mapping[str, Verdict], answers: Mapping[str, str], *, stands: int) -> int | None:
     """The first batch that is to be in a table; None where that is left open by a decision to go on with what there is."""
     subjects = [f"table {table}", f"operator {OPERATORS.get(table, '')}"]
@@ -149,6 +160,7 @@ def test_what_is_told_is_what_the_next_epoch_does(data: st.DataObject) -> None:
             if first is not None:
                 found = made.read(table).select(*COLUMNS[table]).collect()
                 content = content_with_kept_state if goes_on(table, told, answers) else content_of
+                content = content_with_kept_rows if keeps_rows(table, answers) else content
                 assert Counter(map(tuple, found)) == content(table, first, 5), (table, told.get(f"table {table}"))
 
 
@@ -164,3 +176,17 @@ def test_a_table_that_is_new_while_its_operator_has_state(tmp_path: Path, answer
     assert goes_on("totals", told, {"operator counted": answer}) == (answer == "keep")
     content = content_with_kept_state if answer == "keep" else content_of
     assert Counter(map(tuple, made.read("totals").select("k", "rows").collect())) == content("totals", 3, 5)
+
+
+def test_a_table_that_keeps_its_rows_while_its_operator_begins_anew(tmp_path: Path) -> None:
+    before = {"unique": False}
+    program(str(tmp_path), 2, before).run_until_caught_up()
+    act("take out", str(tmp_path), before, "unique")
+    made = program(str(tmp_path), 5, before)
+    answers = {"operator once": "restart", "table unique": "keep"}
+    for subject, answer in answers.items():
+        made.decide(subject, answer)
+    made.run_until_caught_up()
+    assert keeps_rows("unique", answers)
+    found = Counter(map(tuple, made.read("unique").select("v").collect()))
+    assert found == content_with_kept_rows("unique", 3, 5) == Counter([(0,), (1,), (2,)])

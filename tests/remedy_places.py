@@ -44,7 +44,11 @@ def _named_in(module: ast.Module) -> Iterator[tuple[str, set[str]]]:
             inner = _name_of(part, name)
             if methods := _methods(part) - DECLARING:
                 yield inner, methods
-            if not isinstance(part, ast.JoinedStr):
+            if isinstance(part, ast.JoinedStr):  # its texts were looked at as one
+                for value in part.values:
+                    if isinstance(value, ast.FormattedValue):
+                        yield from visit(value, inner)
+            else:
                 yield from visit(part, inner)
 
     return visit(module, "")

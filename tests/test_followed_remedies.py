@@ -25,6 +25,9 @@ FOLLOWED: Mapping[str, tuple[str, ...]] = {
         "connectors/pipeline_source.py:PipelineSource._check_same", "connectors/pipeline_source.py:PipelineSource._refused",
         "connectors/upstream.py:gone",
     ),
+    "connectors/test_snapshot_source.py": (
+        "runtime/history_choosing.py:HistoryChoosing._check_left", "runtime/lost_history.py:tell_epoch",
+    ),
     "connectors/test_remedies_of_topics.py": ("connectors/kafka_records.py:UnfitTimeError.as_input",),
     "end_to_end/test_backfill.py": (
         "api/rebuilding.py:Rebuildable._check_filled", "runtime/backfilling.py:check_neighbours",
@@ -46,6 +49,7 @@ FOLLOWED: Mapping[str, tuple[str, ...]] = {
         "transactions/recovery.py:check_tables", "transactions/rollback.py:_deleted",
     ),
     "end_to_end/test_remedies_of_going_back.py": (
+        "api/going_back.py:GoingBack.set_watermark", "runtime/resetting.py:Resetting._unsaid",
         "runtime/resetting.py:_Behind.check", "runtime/resetting.py:_again", "transactions/rollback.py:_check_sinks",
     ),
     "end_to_end/test_remedies_followed.py": (

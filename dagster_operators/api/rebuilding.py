@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import PipelineError, UnknownEpochError
+from dagster_operators.errors import PipelineError, UnknownEpochError, call_of
 from dagster_operators.runtime.results import EpochResult, result_of
 from dagster_operators.time.watermark import to_micros
 
@@ -202,13 +202,12 @@ class Rebuildable:
         whole = part.between is None
         left = [name for name in self._to_fill(epochs) if name not in part.tables or not whole]
         if left:
-            named = ", ".join(map(repr, [*(part.tables if whole else ()), *left]))
-            options = f", since={since if isinstance(since, int) else str(since)!r}" if whole and since else ""
+            named, begin = ([*part.tables, *left], _moment(since)) if whole else (left, None)
             raise PipelineError(
                 f"{', '.join(left)} is yet to be filled with the rows of before, and would not be behind a rebuild",
                 pipeline=self.name, table=left[0],
                 remedy=f"run an epoch first, which fills it; or compute it {'with these' if whole else 'as a whole'}: "
-                f"pipeline.rebuild([{named}]{options})",
+                f"{call_of('rebuild', named, since=begin)}",
             )  # fmt: skip
 
     def _check_read_whole(self, epochs: Epochs, part: Part, since: int | str | datetime) -> None:
@@ -217,12 +216,11 @@ class Rebuildable:
 
         read = read_whole(epochs.planning.plan().dataflow, part.operators) if since else ()
         if lost := [name for name in part.beside if name in read]:
-            named, moment = ", ".join(map(repr, part.tables)), since if isinstance(since, int) else str(since)
             raise PipelineError(
                 f"all rows of {lost[0]} are read, so that it is rebuilt, too, and would lose its rows of before",
                 pipeline=self.name, table=lost[0],
                 remedy=f"rebuild from the first epoch on, without since=; or name all that is to begin there: "
-                f"pipeline.rebuild([{named}], since={moment!r})",
+                f"{call_of('rebuild', list(part.tables), since=_moment(since))}",
             )  # fmt: skip
 
     def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:
@@ -265,3 +263,8 @@ class Rebuildable:
 
 def _names(given: str | Collection[str] | None) -> Collection[str] | None:
     return [given] if isinstance(given, str) else given
+
+
+def _moment(since: int | str | datetime) -> int | str | None:
+    """Where a rebuild begins, as a call has it; None for the first epoch."""
+    return (since if isinstance(since, int) else str(since)) or None

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
-from dagster_operators.errors import BadInputError, OperatorsError, PipelineError
+from dagster_operators.errors import BadInputError, MissingInputError, OperatorsError, PipelineError
 from dagster_operators.plans.codec import from_bytes
 from dagster_operators.runtime.engine import Spark
 from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples
+from tests.following import done, refused, ways_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,6 +155,22 @@ def test_files_are_taken_by_time_and_one_may_be_written_anew(tmp_path: Path) -> 
     os.utime(late, (1_700_000_009,) * 2)
     of_files(tmp_path).run_epoch()
     assert found(pipeline, "now") == AFTER
+
+
+@pytest.mark.sail
+def test_an_extract_that_is_gone_or_left_out_is_rebuilt_as_the_error_says(tmp_path: Path) -> None:
+    put(tmp_path, "1.csv", BEFORE, 1)
+    last = put(tmp_path, "2.csv", AFTER, 2)
+    of_files(tmp_path).run_until_caught_up()
+    todo = "pipeline.rebuild(['log', 'now'], since=2)"
+    without = refused(lambda: of_files(tmp_path).rebuild(since=3), PipelineError, "leaves no extract")
+    assert ways_of(without) == [todo]
+    kept = last.rename(tmp_path / "kept")
+    gone = refused(lambda: of_files(tmp_path).rebuild(), MissingInputError, "has vanished")
+    assert ways_of(gone) == [todo]
+    kept.rename(last)
+    assert done(todo, lambda: of_files(tmp_path)) is None
+    assert found(of_files(tmp_path), "now") == AFTER
 
 
 @pytest.mark.sail

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
 
 from dagster_operators.errors import BadInputError, MissingInputError, OperatorsError
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, vanished
-from dagster_operators.storage.object_store import UNMARKED, ObjectAbout, ObjectStore
+from dagster_operators.storage.object_store import ETAG, QUESTIONS, ObjectAbout, ObjectStore
+from dagster_operators.storage.side_by_side import at_once
 from dagster_operators.storage.uri import OBJECT_STORES, S3, split_uri
-
-_PREFIX: Final = "etag:"
-"""What the digest of a file on an object store begins with in the ledger; that of a local one has hexadecimal digits alone."""
-
-_AT_ONCE: Final = 32
-"""So many questions a store is asked at a time."""
 
 
 def is_marked(file: SourceFile) -> bool:
@@ -31,7 +24,7 @@ def is_marked(file: SourceFile) -> bool:
     >>> is_marked(SourceFile(5, "a.csv", 3, "etag:00000000000001")), is_marked(SourceFile(5, "a.csv", 3, "0a", 7))
     (True, False)
     """
-    return file.digest.startswith(_PREFIX)
+    return file.digest.startswith(ETAG)
 
 
 def with_marks(location: FileLocation, files: Sequence[SourceFile]) -> list[SourceFile]:
@@ -41,7 +34,7 @@ def with_marks(location: FileLocation, files: Sequence[SourceFile]) -> list[Sour
     except (OperatorsError, OSError):  # without the package obstore; whoever reads them says what else is wrong
         return list(files)
     return [
-        replace(file, digest=_digest(found)) if found and found.size == file.size and found.mark != UNMARKED else file
+        replace(file, digest=found.digest) if found and found.size == file.size and found.digest else file
         for file, found in zip(files, about, strict=True)
     ]
 
@@ -68,7 +61,7 @@ def require_marks(location: FileLocation, files: Sequence[SourceFile]) -> None:
             raise vanished(path)
         if found.size != file.size:
             raise changed_file(path, file, replace(file, size=found.size))
-        if _digest(found) != file.digest:
+        if found.digest != file.digest:
             raise BadInputError(
                 "an input file was written anew after it was taken up, with as many bytes; reading it could give other rows",
                 file=path,
@@ -81,7 +74,7 @@ def written_anew(location: FileLocation, files: Sequence[SourceFile]) -> list[st
     """The full paths of those of some marked files that are there, with other marks."""
     marked = [file for file in files if is_marked(file)]
     pairs = zip(marked, _about(location, marked), strict=True)
-    return [location.full_path(file) for file, found in pairs if found and _digest(found) != file.digest]
+    return [location.full_path(file) for file, found in pairs if found and found.digest != file.digest]
 
 
 def _about(location: FileLocation, files: Sequence[SourceFile]) -> Sequence[ObjectAbout | None]:
@@ -91,13 +84,10 @@ def _about(location: FileLocation, files: Sequence[SourceFile]) -> Sequence[Obje
         return [None] * len(files)
     store = _store(f"{scheme}://{authority}", location.access)
     keys = [split_uri(uri)[2].strip("/") for uri in location.file_uris(files)]
-    if len(keys) == 1:
-        return [store.about(keys[0])]
-    if len(keys) > _AT_ONCE and (folder := _common_folder(keys)):
+    if len(keys) > QUESTIONS and (folder := _common_folder(keys)):
         listed: Mapping[str, ObjectAbout] = store.below(folder)
         return [listed.get(key) for key in keys]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(keys))) as pool:
-        return list(pool.map(store.about, keys))
+    return list(at_once(store.about, keys, QUESTIONS))
 
 
 def _common_folder(keys: Sequence[str]) -> str:
@@ -115,7 +105,3 @@ def _common_folder(keys: Sequence[str]) -> str:
 @functools.lru_cache(maxsize=64)
 def _store(uri: str, access: Access) -> ObjectStore:
     return ObjectStore(uri, access)
-
-
-def _digest(found: ObjectAbout) -> str:
-    return f"{_PREFIX}{found.mark:014x}"

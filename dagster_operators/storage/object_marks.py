@@ -10,28 +10,23 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dagster_operators.storage.object_store import UNMARKED, ObjectAbout
+from dagster_operators.storage.object_store import ETAG, QUESTIONS, ObjectAbout
+from dagster_operators.storage.side_by_side import at_once
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
-
-PREFIX: Final = "etag:"
-"""What a mark begins with where others have the digest of a file's content."""
-
-_AT_ONCE: Final = 32
-"""So many questions an object store is asked at a time."""
 
 
 def mark_of(path: str, about: ObjectAbout) -> str:
     """The mark of an object; empty where the store gives neither ETag nor version.
 
+    >>> from dagster_operators.storage.object_store import UNMARKED
     >>> mark_of("tables/t/a", ObjectAbout(5, 1.0, 7)), mark_of("tables/t/a", ObjectAbout(5, 1.0, UNMARKED))
     ('etag:00000000000007:eca34b95', '')
     """
-    return "" if about.mark == UNMARKED else f"{PREFIX}{about.mark:014x}:{_of_path(path)}"
+    return f"{about.digest}:{_of_path(path)}" if about.digest else ""
 
 
 def is_mark_of(path: str, mark: str) -> bool:
@@ -41,7 +36,7 @@ def is_mark_of(path: str, mark: str) -> bool:
     >>> is_mark_of("tables/t/a", mark), is_mark_of("tables/t/b", mark), is_mark_of("tables/t/a", "e3b0c442")
     (True, False, False)
     """
-    return mark.startswith(PREFIX) and mark.endswith(_of_path(path))
+    return mark.startswith(ETAG) and mark.endswith(_of_path(path))
 
 
 def written_anew(root: Root, marks: Mapping[str, str]) -> list[str]:
@@ -54,15 +49,16 @@ def written_anew(root: Root, marks: Mapping[str, str]) -> list[str]:
 def abouts_of(root: Root, paths: Sequence[str]) -> dict[str, ObjectAbout | None]:
     """What a store says of files; it is asked for whole folders with several of them."""
     folders = Counter(map(_folder, paths))
-    single = [path for path in paths if folders[_folder(path)] == 1]
-    several = [folder for folder, count in folders.items() if count > 1]
-    if not paths:
-        return {}
-    with ThreadPoolExecutor(min(_AT_ONCE, len(single) + len(several))) as pool:
-        alone = pool.map(root.about, single)
-        lists = list(pool.map(root.abouts, several))
-        found = dict(zip(single, alone, strict=True))
-    return {path: found.get(path) or next((listed[path] for listed in lists if path in listed), None) for path in paths}
+    several = {folder for folder, count in folders.items() if count > 1}
+    single = [path for path in paths if _folder(path) not in several]
+
+    def asked(place: str) -> Mapping[str, ObjectAbout | None]:
+        return root.abouts(place) if place in several else {place: root.about(place)}
+
+    found: dict[str, ObjectAbout | None] = {}
+    for there in at_once(asked, [*single, *several], QUESTIONS):
+        found.update(there)
+    return {path: found.get(path) for path in paths}
 
 
 def _folder(path: str) -> str:

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 LISTED_FROM: Final = S3 | {"gs", "gcs"}
 
+ETAG: Final = "etag:"
+"""What the mark of an object begins with in the ledger, where local files have the digest of their content."""
+
+QUESTIONS: Final = 32
+"""So many questions a store is asked at a time."""
+
 _SAVED: Final = {"s3a": "s3", "gcs": "gs"}
 
 
@@ -37,6 +43,15 @@ class ObjectAbout:
     size: int
     modified: float
     mark: int
+
+    @property
+    def digest(self) -> str:
+        """What the ledger has in place of a digest of the content; empty where the store gives neither ETag nor version.
+
+        >>> ObjectAbout(5, 1.0, 7).digest
+        'etag:00000000000007'
+        """
+        return "" if self.mark == UNMARKED else f"{ETAG}{self.mark:014x}"
 
 
 class ObjectStore:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dagster_operators.storage.digests import LENGTH
-from dagster_operators.storage.object_marks import PREFIX, abouts_of
+from dagster_operators.storage.object_marks import abouts_of
+from dagster_operators.storage.object_store import ETAG
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -96,7 +97,7 @@ def other_content(root: Root, digests: Mapping[str, str]) -> dict[str, str]:
     asked = [path for path, digest in digests.items() if not digest]
     known = root.known_digests(asked) if asked else {}
     wanted = {path: digest or known.get(path, "") for path, digest in digests.items()}
-    compared = [path for path, digest in wanted.items() if digest and not digest.startswith(PREFIX)]
+    compared = [path for path, digest in wanted.items() if digest and not digest.startswith(ETAG)]
     with root.guard(compared[0] if compared else "", "a file cannot be read"):
         found = digests_of(root, compared)
     return {path: OTHER_CONTENT for path in compared if found[path] != wanted[path]}

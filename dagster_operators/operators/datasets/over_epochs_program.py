@@ -85,8 +85,9 @@ class MergedGroups:
         merged = self._by_key(self._run(merge, [[*kept.get(key, ()), *rows] for key, rows in new.items()]))
         self._require_same(merged.keys(), new.keys())
         changed = {key: rows for key, rows in merged.items() if rows != kept.get(key)}
-        self._keep(changed, kept)
-        put_out = [row for key, rows in changed.items() for row in (rows[len(kept.get(key, ())) :] if self._appends else rows)]
+        stay = {key: len(kept.get(key, ())) if self._appends else 0 for key in changed}
+        put_out = [row for key, rows in changed.items() for row in rows[stay[key] :]]
+        self._keep(put_out, [rows[0] for key, rows in kept.items() if key in changed])
         if put_out and finish:
             put_out = self._one_of_each(self._run(finish[0], list(changed.values())), changed)
         if put_out:
@@ -147,20 +148,17 @@ class MergedGroups:
             found = found.filter(pa.array(table.contains(keys)))
         return self._by_key(row for batch in found.to_batches() for row in self._rows.decode(batch))
 
-    def _keep(self, changed: Mapping[Key, Sequence[Row]], kept: Mapping[Key, Sequence[Row]]) -> None:
+    def _keep(self, rows: Sequence[Row], before: Sequence[Row]) -> None:
+        """Take rows into the state, in place of those of groups that are each given by a row, unless rows stay."""
         table = self._ctx.state[self._table]
         if self._table == ROWS:
-            rows = [row for rows in changed.values() for row in rows]
             if rows:
                 table.put(self._stored(rows))
             return
-        if not self._appends:
-            before = [kept[key][0] for key in changed if key in kept]
-            if before:
-                table.delete(self._stored(before))
-        further = [row for key, rows in changed.items() for row in (rows[len(kept.get(key, ())) :] if self._appends else rows)]
-        if further:
-            table.append(self._stored(further))
+        if before and not self._appends:
+            table.delete(self._stored(before))
+        if rows:
+            table.append(self._stored(rows))
 
     def _stored(self, rows: Sequence[Row]) -> pa.RecordBatch:
         """Rows as the state has them, which needs a key."""

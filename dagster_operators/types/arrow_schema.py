@@ -46,7 +46,7 @@ def _arrow_type(kind: DataType) -> pa.DataType:
     match kind:
         case Plain(name) if name in _plain():
             return _plain()[name]
-        case Plain(name) if name.startswith(("char(", "varchar(")):
+        case Plain() if kind.most_characters is not None:
             return pa.string()
         case Decimal():
             return pa.decimal128(kind.precision, kind.scale)

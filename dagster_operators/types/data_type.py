@@ -185,6 +185,15 @@ class Plain(DataType):
     def has_order(self) -> bool:
         return self.name != "variant"
 
+    @property
+    def most_characters(self) -> int | None:
+        """How many characters a text may have; None for other types, and where there is no limit.
+
+        >>> Plain("varchar(3)").most_characters, Plain("char(2)").most_characters, Plain("string").most_characters
+        (3, 2, None)
+        """
+        return int(self.name.partition("(")[2].rstrip(")")) if self.name.startswith(("char(", "varchar(")) else None
+
 
 @dataclass(frozen=True)
 class Decimal(DataType):

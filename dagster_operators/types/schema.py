@@ -213,6 +213,6 @@ def _texts_within(kind: DataType) -> DataType:
             return replace(kind, key=_texts_within(kind.key), value=_texts_within(kind.value))
         case Struct():
             return Struct(tuple(replace(field, type=_texts_within(field.type)) for field in kind.fields))
-        case Plain(name) if name.startswith(("char(", "varchar(")):
+        case Plain() if kind.most_characters is not None:
             return Plain("string")
     return kind

@@ -210,7 +210,7 @@ def _shape(kind: DataType) -> DataType:
             return Array(_shape(element))
         case Map(key, value):
             return Map(_shape(key), _shape(value))
-        case Plain(name) if name.startswith(("char(", "varchar(")):
+        case Plain() if kind.most_characters is not None:
             return Plain("string")
         case _:
             return kind

@@ -238,8 +238,7 @@ def _check_of(kind: DataType) -> Callable[[Any], str | None] | None:
             return lambda value: "is too large for a float" if math.isfinite(value) and abs(value) > _LARGEST_FLOAT else None
         case Decimal():
             return lambda value: None if isinstance(value, int) or value.is_finite() else "is no number"
-        case Plain(name) if name.startswith(("char(", "varchar(")):
-            most = int(name.partition("(")[2].rstrip(")"))
+        case Plain() if (most := kind.most_characters) is not None:
             return lambda value: f"has more than {most} characters" if len(value) > most else None
         case _:
             return None

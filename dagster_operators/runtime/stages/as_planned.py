@@ -82,7 +82,7 @@ def _is_written_as(kind: DataType, arrow: pa.DataType) -> bool:  # noqa: PLR0911
         case Plain("timestamp_ntz"):
             return kinds.is_timestamp(arrow) and arrow.tz is None
         case Plain(name):
-            known = _kinds().get("string" if name.startswith(("char(", "varchar(")) else name)
+            known = _kinds().get("string" if kind.most_characters is not None else name)
             return known is None or any(is_one(arrow) for is_one in known)
         case Decimal(precision, scale):
             return kinds.is_decimal(arrow) and (arrow.precision, arrow.scale) == (precision, scale)

@@ -76,7 +76,7 @@ def exact_digest_of(*values: Any) -> str:
     >>> exact_digest_of(partial(max, 1)) == exact_digest_of(partial(max, 2))
     False
     """
-    return _digest(_ExactReader({home for value in values for home in _homes(value)}, follow=True), values)
+    return _exact_digest(_ExactReader, values)
 
 
 def former_digest_of(*values: Any) -> str:
@@ -88,7 +88,11 @@ def former_digest_of(*values: Any) -> str:
     >>> former_digest_of(partial(max, 1)) == exact_digest_of(partial(max, 1))
     True
     """
-    return _digest(_FormerReader({home for value in values for home in _homes(value)}, follow=True), values)
+    return _exact_digest(_FormerReader, values)
+
+
+def _exact_digest(reader: type[_ExactReader], values: Sequence[Any]) -> str:
+    return _digest(reader({home for value in values for home in _homes(value)}, follow=True), values)
 
 
 def _digest(reader: _Reader, values: Sequence[Any]) -> str:

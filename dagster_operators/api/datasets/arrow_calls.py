@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.arrow_call import ArrowCall, Shape
+from dagster_operators.operators.datasets.arrow_call import ArrowFunctionCall, CallShape
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _NOTHING: Final = Schema(())
 
 
-class WithColumns:
-    """An operation, as far as it has to do with columns."""
+class ColumnUse:
+    """What an operation does with columns."""
 
     takes_arrow: ClassVar[bool] = False
     """Whether its function may be one over Arrow."""
@@ -29,7 +29,7 @@ class WithColumns:
     """Whether its rows have the columns that come."""
 
 
-def require_use(function: Any, operator: str | None, schema: str | None, operation: WithColumns | None = None) -> None:
+def require_use(function: Any, operator: str | None, schema: str | None, operation: ColumnUse | None = None) -> None:
     """Refuse a function over Arrow where rows are asked for, and one whose columns nobody declares.
 
     Args:
@@ -109,8 +109,14 @@ def _columns_before(data_set: Bag, types_of: Callable[[Bag], Types]) -> Schema:
 
 
 def arrow_call(
-    data_set: Bag, function: Callable[..., Any], shape: Shape, translation: Translation, *, combines: bool = False, **groups: Any
-) -> ArrowCall:
+    data_set: Bag,
+    function: Callable[..., Any],
+    shape: CallShape,
+    translation: Translation,
+    *,
+    combines: bool = False,
+    **groups: Any,
+) -> ArrowFunctionCall:
     """A function over Arrow as a data set's operator calls it.
 
     Args:
@@ -122,11 +128,11 @@ def arrow_call(
         groups: The key of groups, and the order of their rows.
     """
     if translation.types_of is None:
-        return ArrowCall(function, shape, _NOTHING, _NOTHING, None)
+        return ArrowFunctionCall(function, shape, _NOTHING, _NOTHING, None)
     source = data_set.inputs[0]
     columns = _columns_before(data_set, translation.types_of)
-    kept = combines or (shape is Shape.CONDITION and data_set.declared is None)
+    kept = combines or (shape is CallShape.CONDITION and data_set.declared is None)
     results = columns if kept or data_set.declared is None else Schema.of(data_set.declared)
     names = source.fields if kept else data_set.fields
     parameters: Mapping[str, Any] = data_set.parameters
-    return ArrowCall(function, shape, columns, results, names, parameters=parameters, **groups)
+    return ArrowFunctionCall(function, shape, columns, results, names, parameters=parameters, **groups)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
-from dagster_operators.api.datasets.arrow_calls import WithColumns, require_use
+from dagster_operators.api.datasets.arrow_calls import ColumnUse, require_use
 from dagster_operators.api.datasets.calls.annotated import Annotated
 from dagster_operators.api.datasets.functions import Adapted, MakeRow, giving_one, giving_several, require_function
 from dagster_operators.api.datasets.functions_within import function_kind
@@ -28,7 +28,7 @@ from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
 
 
-class Operation(WithColumns, ABC):
+class Operation(ColumnUse, ABC):
     """The operation that makes a data set."""
 
     kind: ClassVar[str]

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from dagster_operators.api.datasets.calls.annotated import Annotated
 from dagster_operators.functions.content import closed_over
-from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_call import CallShape
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 
-_OVER_ARROW: Final = {Shape.PART: "Arrow parts", Shape.GROUPS: "Arrow groups"}
+_OVER_ARROW: Final = {CallShape.PART: "Arrow parts", CallShape.GROUPS: "Arrow groups"}
 _OWN: Final = "dagster_operators"
 
 

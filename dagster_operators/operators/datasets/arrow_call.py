@@ -13,12 +13,12 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.operators.datasets.arrow_function import DeclaredColumns, tables_of
+from dagster_operators.operators.datasets.arrow_function import ArrowFunction, DeclaredColumns, tables_of
 from dagster_operators.operators.datasets.arrow_rows import ArrowRows
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout
-from dagster_operators.operators.datasets.columns.runs import runs, together
+from dagster_operators.operators.datasets.columns.key_runs import runs, together
 from dagster_operators.operators.datasets.columns.sorting import in_column_order, order_of
-from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
+from dagster_operators.operators.datasets.context import RuntimeContext
 from dagster_operators.operators.datasets.rows import Row, in_order
 from dagster_operators.optimizer.properties.fields import Fields
 from dagster_operators.optimizer.properties.ordering import Ordering
@@ -29,7 +29,7 @@ _ROWS_OF_BATCH: Final = 1 << 16
 _ROWS_ENCODED: Final = 1 << 14
 
 
-class Shape(Enum):
+class CallShape(Enum):
     """How a function is called, and what its result means."""
 
     ROW_FOR_ROW = auto()
@@ -40,7 +40,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class ArrowCall(RichFunction):
+class ArrowFunctionCall(ArrowFunction):
     """A function over Arrow as an operator calls it.
 
     Attributes:
@@ -57,7 +57,7 @@ class ArrowCall(RichFunction):
     """
 
     function: Callable[..., Any]
-    shape: Shape
+    shape: CallShape
     columns: Schema
     results: Schema
     names: tuple[str, ...] | None
@@ -70,17 +70,7 @@ class ArrowCall(RichFunction):
     @override
     def open(self, context: RuntimeContext) -> None:
         context.parameters = {**context.parameters, **self.parameters}
-        if isinstance(self.function, RichFunction):
-            self.function.open(context)
-
-    @override
-    def close(self) -> None:
-        if isinstance(self.function, RichFunction):
-            self.function.close()
-
-    @override
-    def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments)
+        super().open(context)
 
     def work(self, rows: Iterable[Row], operator: str) -> ColumnRows:
         """The rows that come out.
@@ -113,8 +103,9 @@ class ArrowCall(RichFunction):
 
     def _tables(self, rows: ColumnRows) -> Iterator[pa.Table]:
         """The tables of results, in the declared columns."""
-        if self.shape is Shape.GROUPS:
-            declared, waiting, count = DeclaredColumns(self.results), list[pa.Table](), 0
+        declared = DeclaredColumns(self.results)
+        if self.shape is CallShape.GROUPS:
+            waiting, count = list[pa.Table](), 0
             for group in self._groups(rows):
                 for table in tables_of(self.function(group)):
                     if waiting and table.schema != waiting[0].schema:
@@ -127,30 +118,29 @@ class ArrowCall(RichFunction):
                         waiting, count = [], 0
             if waiting:
                 yield self._held(declared, waiting)
-        elif self.shape is Shape.PART:
+        elif self.shape is CallShape.PART:
             part = pa.Table.from_batches(list(rows.unsorted()), rows.layout.schema)
-            yield from self._declared(self.function(self._named(part)))
+            yield from self._declared(declared, self.function(self._named(part)))
         else:
             for table in rows.tables(_ROWS_OF_BATCH):
                 for batch in self._named(table).combine_chunks().to_batches():
-                    yield from self._of_batch(batch)
+                    yield from self._of_batch(declared, batch)
 
-    def _of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    def _of_batch(self, declared: DeclaredColumns, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         result = self.function(batch)
-        if self.shape is Shape.CONDITION:
+        if self.shape is CallShape.CONDITION:
             kept = pa.Table.from_batches([batch.filter(_condition(result, batch.num_rows))])
-            yield self._held(DeclaredColumns(self.results), [kept.rename_columns(list(self.results.names))])
+            yield self._held(declared, [kept.rename_columns(list(self.results.names))])
             return
-        tables = list(self._declared(result))
-        if self.shape is Shape.ROW_FOR_ROW and (count := sum(table.num_rows for table in tables)) != batch.num_rows:
+        tables = list(self._declared(declared, result))
+        if self.shape is CallShape.ROW_FOR_ROW and (count := sum(table.num_rows for table in tables)) != batch.num_rows:
             raise SchemaError(
                 f"a function gave {count} rows of a batch of {batch.num_rows}",
                 remedy="give a row for each in map, or use flat_map, which takes any number",
             )
         yield from tables
 
-    def _declared(self, result: Any) -> Iterator[pa.Table]:
-        declared = DeclaredColumns(self.results)
+    def _declared(self, declared: DeclaredColumns, result: Any) -> Iterator[pa.Table]:
         for table in tables_of(result):
             yield self._held(declared, [table])
 

@@ -159,12 +159,11 @@ def _fitting(column: Any, arrow: pa.DataType, kind: DataType, name: str) -> Any:
             f"the column is of the type {column.type}, and {kind} is declared: {error}", column=name,
             remedy="cast it in the function, or declare another type",
         ) from error  # fmt: skip
-    if isinstance(kind, Plain) and kind.name.startswith(("char(", "varchar(")):
-        most, lengths = int(kind.name.partition("(")[2].rstrip(")")), pc.utf8_length(fitting)
-        if pc.any(pc.greater(lengths, most)).as_py():
-            raise SchemaError(
-                f"a text has more than {most} characters", column=name, remedy="give shorter texts, or declare another type"
-            )
+    most = kind.most_characters if isinstance(kind, Plain) else None
+    if most is not None and pc.any(pc.greater(pc.utf8_length(fitting), most)).as_py():
+        raise SchemaError(
+            f"a text has more than {most} characters", column=name, remedy="give shorter texts, or declare another type"
+        )
     return fitting
 
 

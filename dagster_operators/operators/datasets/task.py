@@ -13,7 +13,7 @@ from traceback import walk_tb
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
-from dagster_operators.operators.datasets.arrow_call import ArrowCall
+from dagster_operators.operators.datasets.arrow_call import ArrowFunctionCall
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows
 from dagster_operators.operators.datasets.context import RichFunction, RuntimeContext
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, TaskContext, Work, drivers_of
@@ -54,7 +54,7 @@ def function_of(strategy: DriverStrategy, work: Work) -> Any:
 
 def is_over_arrow(strategy: DriverStrategy, work: Work) -> bool:
     """Whether the function that is called is one over Arrow."""
-    return isinstance(function_of(strategy, work), ArrowCall)
+    return isinstance(function_of(strategy, work), ArrowFunctionCall)
 
 
 def run_arrow(step: Step, rows: Iterable[Row]) -> ColumnRows:

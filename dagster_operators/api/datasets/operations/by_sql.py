@@ -15,10 +15,10 @@ from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import columns_of as names_within
 from dagster_operators.graph.expressions import parse_alias, parsed, require_texts
-from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_call import CallShape
 from dagster_operators.operators.datasets.drivers.driver import Work
-from dagster_operators.operators.datasets.expressions.functions import SqlColumns, SqlCondition
-from dagster_operators.operators.datasets.expressions.reading import BOOLEAN, ExpressionReader
+from dagster_operators.operators.datasets.expressions.batch_functions import SqlColumns, SqlCondition
+from dagster_operators.operators.datasets.expressions.expression_reader import BOOLEAN, ExpressionReader
 from dagster_operators.operators.datasets.expressions.terms import ColumnTerm, Term
 from dagster_operators.optimizer import estimates, strategies
 from dagster_operators.optimizer.estimates import Estimate
@@ -61,7 +61,7 @@ class SelectedBySql(OneInput):
 
     @override
     def arrow_work(self, data_set: Bag, translation: Translation) -> Work:
-        call = arrow_call(data_set, SqlColumns(()), Shape.ROW_FOR_ROW, translation)
+        call = arrow_call(data_set, SqlColumns(()), CallShape.ROW_FOR_ROW, translation)
         if not call.columns.fields:
             return Work(call)
         terms = self._terms(call.columns, data_set.shown)
@@ -102,7 +102,7 @@ class FilteredBySql(OneInput):
 
     @override
     def arrow_work(self, data_set: Bag, translation: Translation) -> Work:
-        call = arrow_call(data_set, SqlColumns(()), Shape.CONDITION, translation)
+        call = arrow_call(data_set, SqlColumns(()), CallShape.CONDITION, translation)
         if not call.columns.fields:
             return Work(call)
         return Work(replace(call, function=SqlCondition(self._term(call.columns, data_set.shown)), kind=SQL))

@@ -13,10 +13,10 @@ from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.functions import aggregated
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_call import CallShape
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
-from dagster_operators.operators.datasets.columns.first_rows import FirstRows
+from dagster_operators.operators.datasets.columns.first_rows_of_groups import FirstRowsOfGroups
 from dagster_operators.operators.datasets.columns.groups import ExtremeOfGroups, FirstOfGroups, GroupAggregates
 from dagster_operators.operators.datasets.context import RichFunction
 from dagster_operators.operators.datasets.drivers.driver import Work
@@ -51,7 +51,7 @@ class GroupedOperation(Operation):
     keys: Fields
     function: Callable[..., Any]
     partitioner: object | None = None
-    shape: ClassVar[Shape] = Shape.GROUPS
+    shape: ClassVar[CallShape] = CallShape.GROUPS
 
     @property
     @override
@@ -95,7 +95,7 @@ class GroupedOperation(Operation):
     def _function(self, data_set: Bag, function: Callable[..., Any], translation: Translation, **groups: Any) -> RichFunction:
         """A function of groups as a driver calls it."""
         if isinstance(function, ArrowFunction):
-            return arrow_call(data_set, function, Shape.GROUPS, translation, keys=self.keys, **groups)
+            return arrow_call(data_set, function, CallShape.GROUPS, translation, keys=self.keys, **groups)
         return data_set.function(function, several=True)
 
     def work(self, data_set: Bag, translation: Translation) -> Work:
@@ -201,7 +201,7 @@ class GroupReducedBag(GroupedOperation):
         combine: Callable[..., Any] | None = None
         if isinstance(self.combine, ArrowFunction):
             groups: dict[str, Any] = {"keys": self.keys, "within": self.within, "gathers": True}
-            combine = arrow_call(data_set, self.combine, Shape.GROUPS, translation, combines=True, **groups)
+            combine = arrow_call(data_set, self.combine, CallShape.GROUPS, translation, combines=True, **groups)
         elif self.combine is not None:
             combine = data_set.inputs[0].function(self.combine, several=True)
         function = self._function(data_set, self.function, translation)
@@ -210,7 +210,7 @@ class GroupReducedBag(GroupedOperation):
     def _columns(self, data_set: Bag) -> ColumnWork | None:
         keys = positions(self.keys)
         if keys is not None and self.first is not None and data_set.declared is None:
-            return FirstRows(keys, data_set.fields, self.first, self.within)
+            return FirstRowsOfGroups(keys, data_set.fields, self.first, self.within)
         if keys is None or self.within is not None or not isinstance(self.function, Aggregates):
             return None
         fields = positions([field for _, field in self.function.parts])

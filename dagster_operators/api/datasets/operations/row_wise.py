@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagster_operators.api.datasets.arrow_calls import arrow_call
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, united
-from dagster_operators.operators.datasets.arrow_call import Shape
+from dagster_operators.operators.datasets.arrow_call import CallShape
 from dagster_operators.operators.datasets.arrow_function import ArrowFunction
 from dagster_operators.operators.datasets.columns.column_work import PickedFields, positions
 from dagster_operators.operators.datasets.drivers.driver import Work
@@ -72,7 +72,7 @@ class OneInput(Operation):
     takes_over_parallelism: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy]
     guess: ClassVar[Callable[[Estimate], Estimate]]
-    shape: ClassVar[Shape]
+    shape: ClassVar[CallShape]
     """How a function over Arrow is called."""
 
     @override
@@ -114,7 +114,7 @@ class Mapped(OneInput):
     adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Map"
     takes_arrow: ClassVar[bool] = True
-    shape: ClassVar[Shape] = Shape.ROW_FOR_ROW
+    shape: ClassVar[CallShape] = CallShape.ROW_FOR_ROW
     strategy: ClassVar[DriverStrategy] = strategies.MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.same_rows
 
@@ -176,7 +176,7 @@ class FlatMapped(_Emitting):
     adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "FlatMap"
     takes_arrow: ClassVar[bool] = True
-    shape: ClassVar[Shape] = Shape.SEVERAL
+    shape: ClassVar[CallShape] = CallShape.SEVERAL
     strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.several_rows
 
@@ -189,7 +189,7 @@ class Filtered(OneInput):
     adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "Filter"
     takes_arrow: ClassVar[bool] = True
-    shape: ClassVar[Shape] = Shape.CONDITION
+    shape: ClassVar[CallShape] = CallShape.CONDITION
     keeps_columns: ClassVar[bool] = True
     strategy: ClassVar[DriverStrategy] = strategies.FLAT_MAP
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.half
@@ -215,6 +215,6 @@ class PartsMapped(_Emitting):
     adds_up: ClassVar[bool] = True
     kind: ClassVar[str] = "MapPartition"
     takes_arrow: ClassVar[bool] = True
-    shape: ClassVar[Shape] = Shape.PART
+    shape: ClassVar[CallShape] = CallShape.PART
     strategy: ClassVar[DriverStrategy] = strategies.MAP_PARTITION
     guess: ClassVar[Callable[[Estimate], Estimate]] = estimates.unknown

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, fits
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork
-from dagster_operators.operators.datasets.columns.runs import numbers_of
+from dagster_operators.operators.datasets.columns.key_runs import numbers_of
 from dagster_operators.operators.datasets.columns.sorting import is_comparable
 from dagster_operators.optimizer.strategies import DriverStrategy
 

@@ -222,12 +222,9 @@ def _quotient(first: Any, second: Any) -> Any:
 def _rest(first: Any, second: Any) -> Any:
     """What is left of a division, with the sign of what is divided."""
     _refuse_zero(first, second)
-    one = pa.scalar(1, second.type)
-    by = second
-    for odd in (
-        -1,
-        0,
-    ):  # by either, as by 1, nothing is left; the smallest number divided by -1 does not fit, and null stays null
+    one, by = pa.scalar(1, second.type), second
+    # By -1 nothing is left, as by 1, and the smallest number divided by it does not fit. By 0 only null is divided, which stays.
+    for odd in (-1, 0):
         by = pc.if_else(pc.equal(second, pa.scalar(odd, second.type)), one, by)
     return pc.subtract(first, pc.multiply(by, pc.divide(first, by)))
 

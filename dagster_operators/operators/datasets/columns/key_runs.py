@@ -37,10 +37,18 @@ def runs(layout: RowLayout, table: pa.Table, keys: Fields) -> Iterator[pa.Table]
     if not keys:
         yield table
         return
-    numbers = numbers_of(layout, table, keys)
-    begins = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    begins = begins_of(numbers_of(layout, table, keys))
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), table.num_rows], strict=True):
         yield table.slice(begin, end - begin)
+
+
+def begins_of(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The places at which runs of equal numbers begin; there is at least one number.
+
+    >>> begins_of(np.array([4, 4, 2, 2, 2])).tolist()
+    [0, 2]
+    """
+    return np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
 
 
 def together(layout: RowLayout, table: pa.Table, keys: Fields) -> pa.Table:

@@ -29,6 +29,10 @@ BOOLEAN, DOUBLE, FLOAT, INT, LONG, STRING = map(Plain, ("boolean", "double", "fl
 _WHOLE: Final = tuple(map(Plain, ("tinyint", "smallint", "int", "bigint")))
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _COMPARED: Final = (BOOLEAN, *_WHOLE, FLOAT, DOUBLE, STRING, *map(Plain, ("binary", "date", "timestamp", "timestamp_ntz")))
+_CAST_TO: Final = {"TEXT": STRING, "VARCHAR": STRING} | {
+    name.upper(): Plain(name) for name in ("bigint", "int", "smallint", "tinyint", "double", "float", "boolean", "date")
+}
+"""The types that values are cast to, by their names in the parsed text."""
 _POINT: Final = Plain("decimal literal")
 """The type of a number with a point, until it stands beside a double."""
 _VOID: Final = Plain("void")
@@ -224,16 +228,10 @@ To do: write it where an engine computes it, before data_set(), as in stream.fil
         return self._as(term, kind) if known else self._refuse(node)
 
     def _type(self, node: Any) -> DataType:
-        names = {
-            "TEXT": "string",
-            "VARCHAR": "string",
-            **{name: name.lower() for name in ("BIGINT", "INT", "SMALLINT", "TINYINT")},
-        }
-        names |= {"DOUBLE": "double", "FLOAT": "float", "BOOLEAN": "boolean", "DATE": "date"}
         kind = node.args["to"]
-        if kind.expressions or kind.this.name not in names:
+        if kind.expressions or kind.this.name not in _CAST_TO:
             self._refuse(node)
-        return Plain(names[kind.this.name])
+        return _CAST_TO[kind.this.name]
 
     def _case(self, node: Any) -> Term:
         of = node.args.get("this")

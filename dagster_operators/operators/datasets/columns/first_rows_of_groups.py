@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, fits
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, Names
-from dagster_operators.operators.datasets.columns.runs import numbers_of
+from dagster_operators.operators.datasets.columns.key_runs import begins_of, numbers_of
 from dagster_operators.operators.datasets.columns.sorting import in_column_order, is_comparable, order_of
 from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.properties.ordering import Ordering
@@ -20,7 +20,7 @@ from dagster_operators.optimizer.strategies import DriverStrategy
 
 
 @dataclass(frozen=True)
-class FirstRows(ColumnWork):
+class FirstRowsOfGroups(ColumnWork):
     """So many rows of each group.
 
     Attributes:
@@ -64,7 +64,7 @@ class FirstRows(ColumnWork):
 
     def _are_first(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether each row is among the first of its group, whose rows lie together."""
-        begins = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+        begins = begins_of(numbers)
         sizes = np.diff(np.concatenate([begins, [len(numbers)]]))
         places: npt.NDArray[np.bool_] = np.arange(len(numbers)) - np.repeat(begins, sizes) < self.count
         return places

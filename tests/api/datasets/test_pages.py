@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.in_process, pytest.mark.sail]
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize("page", ["data_sets", "data_set_operators", "from_flink", "optimizer"])
+@pytest.mark.parametrize("page", ["data_sets", "data_sets_over_epochs", "data_set_operators", "from_flink", "optimizer"])
 def test_the_examples_give_what_the_page_says(page):
     results = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert results.attempted > 10

@@ -7,23 +7,9 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
 
-from dagster_operators.operators.physical import StateRuns
 from dagster_operators.types.schema import Schema
 
 _FLOATING: Final = re.compile(r"\b(float|double)\b")
-
-
-def appends_each_key_once(state: StateRuns, keys: Collection[str], schema_json: str) -> bool:
-    """Whether grouped rows that are appended next are alone with their keys in what this epoch writes.
-
-    In later rounds of a loop they are not: earlier rounds have written some.
-
-    Args:
-        state: The state table, before they are appended.
-        keys: The key columns.
-        schema_json: Its columns.
-    """
-    return groups_once(keys, schema_json) and not any(file.fresh for file in state.files)
 
 
 def groups_once(keys: Collection[str], schema_json: str) -> bool:

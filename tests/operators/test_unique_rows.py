@@ -12,6 +12,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.operators.aggregates.keyed_aggregate import AggregateKeys
+from dagster_operators.operators.relational.deduplicate import FirstOfKeys
 from dagster_operators.operators.relational.first_rows import FirstRowsInState
 from dagster_operators.operators.windows.window_aggregate import AggregateWindows
 from tests.engines import ENGINES
@@ -98,3 +99,25 @@ def test_first_rows_are_ranked_again_only_with_earlier_ones_or_for_their_places(
     pipeline.run_until_caught_up()
     assert sorted((row["k"], row["place"], row["v"]) for row in pipeline.read("best").collect()) == best
     assert [bool(MOVES.search(plan)) for plan in plans] == ranked
+
+
+@pytest.mark.usefixtures("sail")
+def test_rows_of_earlier_rounds_are_those_of_earlier_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So an operator in a loop merges its rows with them, however few epochs there were."""
+    rounds: list[tuple[int, list[bool]]] = []
+
+    def run(self: Any, context: Any, *given: Any, before: Callable[..., Any] = FirstOfKeys.run) -> Any:
+        rounds.append((context.round, [file.fresh for file in context.state(self.logical.name, "seen").files]))
+        return before(self, context, *given)
+
+    monkeypatch.setattr(FirstOfKeys, "run", run)
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES["sail"])
+    walk = pipeline.loop("walk")
+    again = walk.variable("again", "n long")
+    fresh = walk.enter(pipeline.source("rows", do.MemorySource([[{"n": 2}]], schema="n long"))).union(again)
+    fresh = fresh.key_by("n").deduplicate(name="fresh")
+    walk.feed(again, fresh.select("greatest(n - 1, 0L) AS n"))
+    walk.leave(fresh).to_table("reached")
+    pipeline.run_until_caught_up()
+    assert sorted(row["n"] for row in pipeline.read("reached").collect()) == [0, 1, 2]
+    assert rounds == [(0, []), (1, [False]), (2, [False] * 2), (3, [False] * 3)]

@@ -24,7 +24,7 @@ from dagster_operators.operators.forgetful import ForgetfulByKey
 from dagster_operators.operators.forgetting_keys import forgetting_keys
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
-from dagster_operators.operators.unique_rows import appends_each_key_once
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -86,7 +86,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
-        is_unique = appends_each_key_once(state, self.logical.keys, analysed.states["partials"])
+        is_unique = groups_once(self.logical.keys, analysed.states["partials"])
         if inputs[0] is not None:
             state.append(parts.update(inputs[0], self._keys))
         elif not (state.files or context.round):  # all rows have one row, also if there are none

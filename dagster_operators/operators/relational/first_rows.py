@@ -28,7 +28,7 @@ from dagster_operators.operators.physical import (
     TableOperator,
 )
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
-from dagster_operators.operators.unique_rows import appends_each_key_once
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class FirstRowsInState(RelationalOperator):
         if inputs[0] is None:
             return None
         state = context.state(self.name, "rows")
-        is_unique = appends_each_key_once(state, self.first.keys, analysed.states["rows"])
+        is_unique = groups_once(self.first.keys, analysed.states["rows"])
         state.append(self.first.of(inputs[0]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.first.keys)

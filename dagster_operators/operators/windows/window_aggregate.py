@@ -25,7 +25,7 @@ from dagster_operators.operators.physical import (
     Varying,
     constant,
 )
-from dagster_operators.operators.unique_rows import appends_each_key_once
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.operators.windows.aggregate_over_windows import AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
@@ -86,7 +86,7 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         name, parts, waiting = self.logical.name, self.logical.parts.typed(analysed.facts), self._waiting(context.varying)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
-        is_unique = appends_each_key_once(state, self.logical.keys, analysed.states["panes"])
+        is_unique = groups_once(self.logical.keys, analysed.states["panes"])
         if inputs[0] is not None:
             on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
             state.append(parts.update(on_time, [*self._keys, PANE]))

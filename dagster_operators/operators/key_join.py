@@ -46,12 +46,19 @@ def join_by_keys(
     return joined(one, other, on, how) if equal else one.join(other, on, how)
 
 
-def with_keys_of(rows: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The rows that have a key of the others; all of them when there are no keys."""
+def with_keys_of(rows: DataFrame, others: DataFrame, keys: Sequence[str], *, is_unique: bool = False) -> DataFrame:
+    """The rows that have a key of the others; all of them when there are no keys.
+
+    Args:
+        rows: The rows.
+        others: Rows with the keys.
+        keys: The key columns.
+        is_unique: Whether the others have one row for each key already.
+    """
     if not keys:
         return rows
     wanted = others.select(*map(quoted, keys))
-    if not reads_like_spark(rows.sparkSession):  # Sail looks at all of a key's rows for each row, where Spark stops at the first
+    if not (is_unique or reads_like_spark(rows.sparkSession)):  # Sail looks at all of a key's rows, Spark stops at the first
         wanted = wanted.distinct()
     return join_by_keys(rows, part_of(wanted, others), keys, "left_semi", like=others)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dagster_operators as do
+from dagster_operators.operators.aggregates.aggregate_changes import AggregateChanges
 from dagster_operators.operators.aggregates.keyed_aggregate import AggregateKeys
 from dagster_operators.operators.relational.deduplicate import FirstOfKeys
 from dagster_operators.operators.relational.first_rows import FirstRowsInState
@@ -28,7 +29,7 @@ MOVES = re.compile(r"HashAggregate|AggregateExec|Window|Exchange|RepartitionExec
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The engine's plans of what aggregates give, epoch by epoch."""
     noted: list[str] = []
-    for kind in (AggregateKeys, AggregateWindows, FirstRowsInState):
+    for kind in (AggregateKeys, AggregateChanges, AggregateWindows, FirstRowsInState):
 
         def run(self: Any, *given: Any, before: Callable[..., Any] = kind.run) -> Any:
             rows, text = before(self, *given), io.StringIO()
@@ -61,6 +62,28 @@ def test_an_aggregate_merges_only_with_rows_of_earlier_epochs(tmp_path: Path, pl
     found = sorted((row["k"], row["n"], row["mean"], row["keys"]) for row in pipeline.read("sums").collect())
     assert found == [("a", 2, 1.0, 1), ("b", 2, 3.0, 2), ("c", 1, 5.0, 1)]
     assert [bool(MOVES.search(plan)) for plan in plans] == [False, True]
+
+
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize(
+    ("aggregates", "groupings", "results"),
+    [
+        ({"n": "count(*)", "of": "sum(v)"}, [0, 1], [("a", 1, 3), ("b", 1, 7)]),
+        ({"n": "max(v)", "of": "sum(v)"}, [1, 3], [("a", 3, 3), ("b", 7, 7)]),
+    ],
+)
+def test_aggregates_over_changes_merge_once(
+    tmp_path: Path, plans: list[str], aggregates: dict[str, str], groupings: list[int], results: list[tuple[str, int, int]]
+) -> None:
+    """Sums need nothing more; extremes need the values that are left, of which a key may have several."""
+    epochs = [[("a", 1, "insert"), ("b", 7, "insert")], [("a", 1, "delete"), ("a", 3, "insert")]]
+    batches = [[{"k": k, "v": v, "op": op} for k, v, op in epoch] for epoch in epochs]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES["sail"])
+    rows = pipeline.source("rows", do.MemorySource(batches, schema="k string, v long, op string")).as_changes("op")
+    rows.key_by("k").aggregate(**aggregates, name="sums").to_table("sums")
+    pipeline.run_until_caught_up()
+    assert sorted((row["k"], row["n"], row["of"]) for row in pipeline.read("sums").collect()) == results
+    assert [len(re.findall("AggregateExec: mode=(?:Final|Single)", plan)) for plan in plans] == groupings
 
 
 @pytest.mark.usefixtures("sail")

@@ -20,6 +20,7 @@ from dagster_operators.operators.aggregates.weighted_partials import WeightedPar
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import WEIGHT
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -57,15 +58,19 @@ class AggregateChanges(RelationalOperator[AggregateTypes]):
         state.fold(lambda frame: weighted.fold(frame, self._keys))
         if new is None:
             return None
-        return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), weighted)
+        is_merged = groups_once([*self.logical.keys, *weighted.values], analysed.states["weighted"])
+        if old is None:
+            return self._finish(new, weighted, is_merged=is_merged)
+        old = with_keys_of(old, new, self.logical.keys, is_unique=is_merged and not weighted.values)
+        return self._finish(new.unionByName(old), weighted)
 
     @property
     def _keys(self) -> list[str]:
         return list(map(quoted, self.logical.keys))
 
-    def _finish(self, rows: DataFrame, weighted: WeightedPartials) -> DataFrame:
+    def _finish(self, rows: DataFrame, weighted: WeightedPartials, *, is_merged: bool = False) -> DataFrame:
         """The current row of each group; one row in all stays when there is nothing left."""
-        restored = weighted.restore(rows, self._keys)
+        restored = weighted.restore(rows, self._keys, is_merged=is_merged)
         if not self.logical.keys:
             return restored.selectExpr(*weighted.parts.results)
         return restored.selectExpr(*self._keys, *weighted.results, f"{WEIGHT} = 0 AS {DELETED}")

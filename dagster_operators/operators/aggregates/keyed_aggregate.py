@@ -98,7 +98,9 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
             return None
         if old is None and is_unique:  # one row for each key already: there is nothing to bring together
             return self._results(new, parts)
-        return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), parts)
+        if old is not None:
+            new = new.unionByName(with_keys_of(old, new, self.logical.keys, is_unique=is_unique))
+        return self._finish(new, parts)
 
     @property
     def _keys(self) -> list[str]:

@@ -96,6 +96,11 @@ class Sum:
         return f"CAST({self.whole} AS {self.type})" if self.long else self.whole
 
     @property
+    def once(self) -> str:
+        """The same of a single state row, as SQL that aggregates nothing."""
+        return f"CAST({self.column} AS {self.type})"
+
+    @property
     def whole(self) -> str:
         """The same as far as it may go on the way to a sum that fits its type."""
         return self._sum(self.column)
@@ -208,21 +213,32 @@ class WeightedPartials:
         """State rows added up, without those that cancel out."""
         return self.merge(rows, keys).filter(self.anything)
 
-    def restore(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    def restore(self, rows: DataFrame, keys: Sequence[str], *, is_merged: bool = False) -> DataFrame:
         """The partial results of each group, from all of its state rows; a group of which nothing is left has the weight 0.
 
         The query fails where more was taken back than there was, or something else, as far as sums and counts tell.
-        """
-        from pyspark.sql import functions as F
 
+        Args:
+            rows: The state rows.
+            keys: What to group by, as SQL names.
+            is_merged: Whether the rows of each group, and of each of its values, are one already.
+        """
         told = raised(keys, "aggregate")
         checked = f"CASE WHEN {self._impossible} THEN {told} ELSE {WEIGHT} END AS {WEIGHT}"
-        merged = self.added_up(rows, keys)
+        merged = rows if is_merged else self.added_up(rows, keys)
         found = merged.selectExpr(*(quoted(name) for name in merged.columns if name != WEIGHT), checked)
-        found = self._copied(found) if self._needs_copies else found
+        return self._restored_groups(found, keys).filter(f"{WEIGHT} >= 0")  # so that no engine leaves the check out
+
+    def _restored_groups(self, merged: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """The same, unchecked; state rows without values are one for each group, so that nothing is grouped again."""
+        from pyspark.sql import functions as F
+
+        if not self.values:
+            sums = ((slot, self._from_sums(slot, kind, call, again=False)) for slot, (kind, call) in self.parts.slots.items())
+            return merged.selectExpr(*keys, f"{self.sums[WEIGHT].once} AS {WEIGHT}", *(f"{sql} AS {slot}" for slot, sql in sums))
+        rows = self._copied(merged) if self._needs_copies else merged
         restored = (F.expr(sql).alias(name) for name, sql in self.restored.items())
-        grouped = found.groupBy(*keys).agg(F.expr(self.sums[WEIGHT].again).alias(WEIGHT), *restored)
-        return grouped.filter(f"{WEIGHT} >= 0")  # so that no engine leaves the check out
+        return rows.groupBy(*keys).agg(F.expr(self.sums[WEIGHT].again).alias(WEIGHT), *restored)
 
     @property
     def _needs_copies(self) -> bool:
@@ -284,13 +300,16 @@ class WeightedPartials:
         arguments = (*columns, *call.arguments[len(columns) :])
         return kind.update(replace(call, arguments=arguments, condition=f"{WEIGHT} > 0"), types)
 
-    def _from_sums(self, slot: str, kind: PartialKind, call: Call) -> str:
-        total = self.sums[slot].again
+    def _from_sums(self, slot: str, kind: PartialKind, call: Call, *, again: bool = True) -> str:
+        """A partial result from what adds up: from several state rows, or from the only one of a group."""
+        total, count = (
+            (part.again if again else part.once) if (part := self.sums.get(name)) else "" for name in (slot, f"{slot}__n")
+        )
         if kind in _COUNTS:
             return total
         found = self._types[call.arguments[0]]
         if kind is partial.SUM:
-            return f"CASE WHEN {self.sums[f'{slot}__n'].again} > 0 THEN {total} END"
+            return f"CASE WHEN {count} > 0 THEN {total} END"
         if decimals_in(found):
             return f"named_struct('sum', {total}, 'like', CAST(NULL AS {found}))"
         return f"CAST({total} AS DOUBLE)"

@@ -134,7 +134,9 @@ class FirstRowsInState(RelationalOperator):
             return None
         if old is None and is_unique:
             return self.first.known(new)
-        return self.first.ranked(new if old is None else new.unionByName(with_keys_of(old, new, self.first.keys)))
+        if old is not None:
+            new = new.unionByName(with_keys_of(old, new, self.first.keys, is_unique=is_unique and self.first.n == 1))
+        return self.first.ranked(new)
 
 
 @dataclass(frozen=True)

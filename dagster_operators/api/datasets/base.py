@@ -18,12 +18,14 @@ from dagster_operators.api.datasets.over_all import OverAll, require_of_epoch
 from dagster_operators.api.datasets.row_types import RowType, Types
 from dagster_operators.api.datasets.schemas import names_in
 from dagster_operators.api.datasets.typed_by import TypedBy
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.datasets.columns.column_rows import RowLayout
 from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.row_maker import RowMaker
 from dagster_operators.optimizer.estimates import Estimate, Hints
 from dagster_operators.optimizer.program import Node
+from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
 
@@ -372,6 +374,19 @@ class Translation:
     def broadcasts(self, data_set: Bag) -> dict[str, Node]:
         """The operators of its broadcast data sets, by name."""
         return {name: self.node(source) for name, source in data_set.broadcasts.items()}
+
+    def layout_of(self, data_set: Bag) -> RowLayout | None:
+        """The layout of a data set's rows in Arrow batches; None where a type is not known, or Arrow's takes more values."""
+        types = None if self.types_of is None else self.types_of(data_set)
+        if not types or (data_set.fields is not None and len(data_set.fields) != len(types)):
+            return None
+        known = [kind for kind in types if kind is not None]
+        if len(known) < len(types) or any(getattr(kind, "most_characters", None) is not None for kind in known):
+            return None
+        try:
+            return RowLayout(tuple(map(arrow_type, known)), data_set.fields)
+        except SchemaError:  # a type that Arrow has not
+            return None
 
     def within(self, parallelism: int, starts: Mapping[Bag, Node]) -> Translation:
         """The translation of a round, which may read what is outside."""

@@ -12,7 +12,7 @@ from dagster_operators.api.datasets.base import Bag
 from dagster_operators.api.datasets.functions import around
 from dagster_operators.api.datasets.grouping import with_key
 from dagster_operators.api.datasets.keys import KeyFunction, Keys, keys_of, position
-from dagster_operators.api.datasets.operations.paired import Pairs, PickedOfPair, Product
+from dagster_operators.api.datasets.operations.paired import PAIR, Pairs, PickedOfPair, Product
 from dagster_operators.api.datasets.other_names import OtherNames
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
 from dagster_operators.api.datasets.typed_by import TypedBy
@@ -202,7 +202,7 @@ class Joining(Keyed[B], Projectable[B]):
                 f"a {self._join.value} join has no pairs", operator=self._first.shown,
                 remedy="give it a function: with_function(lambda first, second: ...)",
             )  # fmt: skip
-        return self._derive(_pair, None, typed_by=TypedBy((self._first, self._second), _types_of_pair))
+        return self._derive(PAIR, None, typed_by=TypedBy((self._first, self._second), _types_of_pair))
 
     def with_function(self, function: Callable[[Any, Any], Any], *, schema: str | None = None, several: bool = False) -> B:
         """The results of a function of each pair: a row, or with ``several`` any number of rows.
@@ -260,7 +260,7 @@ class Crossing(Projectable[B]):
         >>> len(program.collect(users.cross(sales).pairs()))
         2
         """
-        return self._derive(_pair, None, typed_by=TypedBy((self._first, self._second), _types_of_pair))
+        return self._derive(PAIR, None, typed_by=TypedBy((self._first, self._second), _types_of_pair))
 
     def with_function(self, function: Callable[[Any, Any], Any], *, schema: str | None = None) -> B:
         """The results of a function of each pair.
@@ -366,10 +366,6 @@ class Projecting(OtherNames, Generic[B]):
             for side, field in self._fields
         ]
         return None if None in names or len(set(names)) < len(names) else [name for name in names if name is not None]
-
-
-def _pair(first: Any, second: Any) -> Any:
-    return first, second
 
 
 def _types_of_pair(first: RowType, second: RowType) -> Types:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.errors import OperatorFailedError, PipelineError
+from dagster_operators.errors import BadInputError, OperatorFailedError, PipelineError
 from dagster_operators.operators.datasets.context import RichFunction
 from tests.api.datasets.flink_cases import DATA, EXPECTED, PARALLELISM, as_row, data, is_as_expected, values
 
@@ -111,6 +111,16 @@ def test_page_rank(parallelism, computed):
     )  # fmt: skip
     found = dict(map(tuple, program.collect(loop.close_with(new, moved))))
     assert found == {page: pytest.approx(rank, abs=0.01) for page, rank in as_row(EXPECTED["page_rank_3"])}
+
+
+def test_fields_of_a_row_that_the_solution_set_has_not_are_refused(parallelism):
+    program = LocalProgram(parallelism)
+    rows, more = program.rows([(1, 2)], schema="k long, v long"), program.rows([(1, 3), (7, 4)], schema="k long, v long")
+    loop = rows.iterate_delta(more, 2, "k")
+    known = loop.workset.join(loop.solution_set).where("k").equal_to("k").project_first("k").project_second("v").data_set()
+    with pytest.raises(BadInputError, match="looked the solution set up in vain") as met:
+        program.collect(loop.close_with(known, known.filter(lambda row: False)))
+    assert "with_function" in met.value.remedy
 
 
 def test_iterations_that_cannot_be_are_refused(parallelism):

@@ -77,6 +77,30 @@ def test_outer_joins(parallelism, outer, hint):
     is_as_expected(program, joined.with_function(texts), call)
 
 
+LEFT, RIGHT = [(1, "a"), (1, "b"), (2, "c"), (5, "d")], [(5, 50), (3, 30), (1, 10)]
+PROJECTED = {
+    "left_outer_join": [(1, "a", 10), (1, "b", 10), (2, "c", None), (5, "d", 50)],
+    "right_outer_join": [(1, "a", 10), (1, "b", 10), (5, "d", 50), (None, None, 30)],
+    "full_outer_join": [(1, "a", 10), (1, "b", 10), (2, "c", None), (5, "d", 50), (None, None, 30)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", PROJECTED)
+def test_fields_of_a_row_that_is_not_there_are_null(parallelism, call):
+    program = LocalProgram(parallelism)
+    left, right = program.rows(LEFT, schema="k long, t string"), program.rows(RIGHT, schema="k long, v long")
+    joined = getattr(left, call)(right).where("k").equal_to("k").project_first("k", "t").project_second("v").data_set()
+    assert sorted(map(tuple, program.collect(joined)), key=repr) == PROJECTED[call]
+
+
+def test_rows_of_a_right_outer_merge_come_in_the_order_of_the_right_side(parallelism):
+    program = LocalProgram(parallelism)
+    left, right = program.rows([(2,), (4,)], schema="k long"), program.rows([(1,), (2,), (3,), (5,)], schema="n long")
+    merged = left.right_outer_join(right, "REPARTITION_SORT_MERGE").where("k").equal_to("n").project_second("n").data_set()
+    parts = program.collect(merged.sort_partition("n").map_partition(lambda rows: [[row.n for row in rows]]))
+    assert sorted(map(tuple, parts)) == sorted(tuple(sorted(part)) for part in parts), "the plan takes them as sorted"
+
+
 class Pairs(RichFunction):
     """For each right row and each left one a row; and how often it is called."""
 

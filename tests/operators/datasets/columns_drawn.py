@@ -119,10 +119,20 @@ def _extreme(data: DataSet, choose: Choices) -> DataSet:
     return getattr(keyed, choose.of("min_by", "max_by"))(*choose.fields(data))
 
 
+HINTS = (
+    "REPARTITION_SORT_MERGE", "REPARTITION_HASH_FIRST", "REPARTITION_HASH_SECOND", "OPTIMIZER_CHOOSES", "BROADCAST_HASH_FIRST",
+)  # fmt: skip
+
+
 def _joined(data: DataSet, choose: Choices) -> DataSet:
     keys = choose.fields(data)
-    other = choose.of(data, data.rebalance(), data.distinct(keys[0]))
-    pairs = getattr(data, choose.of("join", "join_with_tiny", "join_with_huge"))(other).where(*keys).equal_to(*keys)
+    other = choose.of(data, data.rebalance(), data.distinct(keys[0]), data.rebalance().first(4))
+    join = choose.of("join", "join_with_tiny", "join_with_huge", "left_outer_join", "right_outer_join", "full_outer_join")
+    first, second = choose.of((data, other), (other, data))
+    hints = HINTS if join == "join" else HINTS[:4] if "outer" in join else ()
+    pairs = getattr(first, join)(second, *choose.of((), hints and (choose.of(*hints),))).where(*keys).equal_to(*keys)
+    if "outer" not in join and choose.of(0, 1):  # an outer join has no pairs
+        return pairs.pairs()
     return pairs.project_first(*choose.fields(data)).project_second(*choose.fields(data)).data_set()
 
 
@@ -154,9 +164,10 @@ CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "rows": lambda data, choose: data.filter(lambda _: True),
     "groups": lambda data, choose: data.group_by(*choose.fields(data)).reduce_group(listed),
 }
-STEPS = st.lists(
-    st.tuples(st.sampled_from(list(CALLS)), st.lists(st.integers(0, 11), min_size=8, max_size=8)), min_size=1, max_size=3
-)
+_NUMBERS = st.lists(st.integers(0, 11), min_size=12, max_size=12)
+STEPS = st.lists(st.tuples(st.sampled_from(list(CALLS)), _NUMBERS), min_size=1, max_size=3)
+JOINS = st.tuples(st.sampled_from(list(CALLS)), _NUMBERS, _NUMBERS).map(lambda drawn: [drawn[:2], ("join", drawn[2])])
+"""A call, and a join behind it."""
 
 
 def made(data: DataSet, steps: Sequence[tuple[str, Sequence[int]]]) -> DataSet:

@@ -26,7 +26,7 @@ from dagster_operators.operators.datasets.running.fragments import WRITE
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.optimizer.program import Source, ordered
 from tests.examples import fresh_examples
-from tests.operators.datasets.columns_drawn import STEPS, Given, many_rows, results, typed_rows
+from tests.operators.datasets.columns_drawn import JOINS, STEPS, Given, many_rows, results, typed_rows
 from tests.operators.datasets.in_files import ExecutionInFiles
 from tests.operators.datasets.test_arrow_rows import DECIMALS, SIMPLE, VALUES
 
@@ -34,6 +34,15 @@ from tests.operators.datasets.test_arrow_rows import DECIMALS, SIMPLE, VALUES
 @fresh_examples(150)
 @given(typed_rows(), STEPS, st.sampled_from([1, 2, 4]))
 def test_columns_give_what_rows_give(schema_and_rows, steps, parallelism):
+    schema, rows = schema_and_rows
+    with tempfile.TemporaryDirectory() as folder:
+        expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
+    assert found == expected
+
+
+@fresh_examples(100)
+@given(typed_rows() | many_rows(), JOINS, st.sampled_from([1, 2, 4]))
+def test_so_they_do_of_joins(schema_and_rows, steps, parallelism):
     schema, rows = schema_and_rows
     with tempfile.TemporaryDirectory() as folder:
         expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
@@ -123,6 +132,18 @@ PROGRAMS = {
     "joined": lambda rows: (
         rows.join(rows.distinct("k")).where("k").equal_to("k").project_first("k").project_second("v").data_set()
     ),
+    "pairs": lambda rows: rows.join(rows.distinct("k")).where("k").equal_to("k").pairs(),
+    **{
+        join: lambda rows, join=join: (
+            getattr(rows, join)(rows.distinct("v"))
+            .where("k", "v")
+            .equal_to("t", "v")
+            .project_first("k")
+            .project_second("v", "t")
+            .data_set()
+        )
+        for join in ("left_outer_join", "right_outer_join", "full_outer_join")
+    },
     "united and sorted": lambda rows: rows.union(rows).partition_by_hash("t").sort_partition("v", "descending"),
 }
 ROWS = [("a", 1, "x"), ("b", 2**40, ""), ("a", -1, "y"), ("c", 0, "z")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
 from dagster_operators.api.datasets.base import Bag, Operation, Translation
 from dagster_operators.api.datasets.row_types import RowType, Types, require_equal_keys
+from dagster_operators.errors import BadInputError
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, positions
 from dagster_operators.operators.datasets.columns.joined import JoinedFields
 from dagster_operators.operators.datasets.drivers.driver import Work
@@ -66,27 +67,40 @@ class Pairs(Operation):
         keeps = (self.join in {JoinType.LEFT, JoinType.FULL}, self.join in {JoinType.RIGHT, JoinType.FULL})
         if solution is not None:  # the rows that look the solution set up are all there, as on Flink
             keeps = (solution == 1, solution == 0)
-        function = data_set.function(self.function, several=self.several)
+        call, forwards, is_outer = self.function, self.forwards, self.join is not JoinType.INNER
+        if is_outer and isinstance(call, PickedOfPair):
+            call = call.or_null
+        if is_outer and forwards is not None:  # fields of a row that may not be there are not handed on as they are
+            forwards = (Forwarding(()) if keeps[1] else forwards[0], Forwarding(()) if keeps[0] else forwards[1])
         work = Work(
-            function, keys=self.first, second_keys=self.second, several=self.several, keeps_first=keeps[0], keeps_second=keeps[1],
-            columns=None if data_set.declared is not None else self._columns(data_set, keeps),
+            data_set.function(call, several=self.several), keys=self.first, second_keys=self.second, several=self.several,
+            keeps_first=keeps[0], keeps_second=keeps[1],
+            columns=None if data_set.declared is not None else self._columns(data_set, keeps, translation),
         )  # fmt: skip
-        forwarding = self.forwards or (data_set.forwarding(0), data_set.forwarding(1))
+        forwarding = forwards or (data_set.forwarding(0), data_set.forwarding(1))
         return Node(
             self.kind, data_set.shown, inputs, parallelism=translation.parallelism_of(data_set), descriptors=ways,
             estimate=data_set.hints.applied(estimates.joined(*(source.estimate for source in inputs))), forwarding=forwarding,
             broadcasts=translation.broadcasts(data_set), work=work,
         )  # fmt: skip
 
-    def _columns(self, data_set: Bag, keeps: tuple[bool, bool]) -> ColumnWork | None:
+    def _columns(self, data_set: Bag, keeps: tuple[bool, bool], translation: Translation) -> ColumnWork | None:
         keys, second_keys = positions(self.first), positions(self.second)
-        if keys is None or second_keys is None or not isinstance(self.function, PickedOfPair):
+        if keys is None or second_keys is None:
+            return None
+        first, second = map(translation.layout_of, data_set.inputs)
+        if self.function is PAIR:
+            return JoinedFields(keys, second_keys, ((0, None), (1, None)), data_set.fields, keeps, layouts=(first, second))
+        if not isinstance(self.function, PickedOfPair):
             return None
         fields = positions([field for _, field in self.function.fields])
         if fields is None:
             return None
-        sides = (side for side, _ in self.function.fields)
-        return JoinedFields(keys, second_keys, tuple(zip(sides, fields, strict=True)), data_set.fields, keeps)
+        picked = zip((side for side, _ in self.function.fields), fields, strict=True)
+        return JoinedFields(
+            keys, second_keys, tuple(picked), data_set.fields, keeps, fills=self.join is not JoinType.INNER,
+            layouts=(first, second),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,8 +117,35 @@ class PickedOfPair:
     fields: tuple[tuple[int, Field], ...]
 
     def __call__(self, first: Any, second: Any) -> Any:
-        """Some fields of two rows."""
-        return tuple(value_of((first, second)[side], field) for side, field in self.fields)
+        """Some fields of two rows.
+
+        Raises:
+            BadInputError: A row is not there of which a field is taken.
+        """
+        pair = (first, second)
+        if any(pair[side] is None for side, _ in self.fields):
+            raise BadInputError(
+                "fields are projected of a row that is not there: its partner looked the solution set up in vain",
+                remedy="say what to do then: with_function(lambda first, second: ..., several=True), which gets None for it",
+            )
+        return tuple(value_of(pair[side], field) for side, field in self.fields)
+
+    def or_null(self, first: Any, second: Any) -> Any:
+        """Some fields of two rows, null where a row is not there.
+
+        >>> PickedOfPair(((1, 0), (0, 1))).or_null((1, 2), None)
+        (None, 2)
+        """
+        pair = (first, second)
+        return tuple(None if pair[side] is None else value_of(pair[side], field) for side, field in self.fields)
+
+
+def _pair(first: Any, second: Any) -> Any:
+    return first, second
+
+
+PAIR: Final = _pair
+"""The function whose results are the pairs themselves."""
 
 
 @dataclass(frozen=True)

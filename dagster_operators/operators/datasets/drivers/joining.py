@@ -97,27 +97,36 @@ class HashJoinSecondDriver(HashJoinDriver):
 class TwoGroups(KeyedPairDriver):
     """Goes through the groups of two inputs that are sorted by their keys in the same directions."""
 
-    def both(self) -> Iterator[tuple[Iterable[Row], Iterable[Row]]]:
-        """The groups of each key that is in some input; without rows where it is not in the other."""
-        firsts, seconds = ({key: list(rows) for key, rows in groupby(self.rows(side), self.key(side))} for side in (0, 1))
-        for key, rows in firsts.items():
-            yield rows, seconds.pop(key, [])
-        for rows in seconds.values():
-            yield [], rows
+    def both(self, ahead: int = 0) -> Iterator[tuple[Iterable[Row], Iterable[Row]]]:
+        """The groups of each key that is in some input; without rows where it is not in the other.
+
+        Args:
+            ahead: The input in whose order the groups come, before those of keys that it has not.
+        """
+        leading, others = (
+            {key: list(rows) for key, rows in groupby(self.rows(side), self.key(side))} for side in (ahead, 1 - ahead)
+        )
+        for key, rows in leading.items():
+            pair = rows, others.pop(key, [])
+            yield pair[ahead], pair[1 - ahead]
+        for rows in others.values():
+            pair = [], rows
+            yield pair[ahead], pair[1 - ahead]
 
 
 class MergeJoinDriver(TwoGroups):
-    """Joins inputs that are sorted by their keys."""
+    """Joins inputs that are sorted by their keys, in the order of an input whose rows are all there."""
 
     @override
     def run(self) -> None:
         work = self.context.work
-        for firsts, seconds in self.both():
-            if (not firsts and not work.keeps_second) or (not seconds and not work.keeps_first):
+        ahead = 1 if work.keeps_second and not work.keeps_first else 0
+        for groups in self.both(ahead):
+            if (not groups[0] and not work.keeps_second) or (not groups[1] and not work.keeps_first):
                 continue
-            for first in firsts or _NOTHING:
-                for second in seconds or _NOTHING:
-                    self.pair(first, second)
+            for row in groups[ahead] or _NOTHING:
+                for partner in groups[1 - ahead] or _NOTHING:
+                    self.pair(*((row, partner) if ahead == 0 else (partner, row)))
 
 
 class CoGroupDriver(TwoGroups):

@@ -57,9 +57,13 @@ def _result(step: FragmentStep, inputs: Sequence[Iterable[Row]]) -> Iterable[Row
         return None
     there = [rows for rows in inputs if not is_nothing(rows)]
     if len(there) < len(inputs):
-        if not there or (isinstance(work, JoinedFields) and not any(work.keeps)):
+        missing = 0 if is_nothing(inputs[0]) else 1
+        if not there or (isinstance(work, JoinedFields) and work.is_empty_without(missing)):
             return ()
-        if not isinstance(work, Together | UpdatedRows):
+        if isinstance(work, JoinedFields):
+            nothing = work.no_rows(missing)
+            there = there if nothing is None else [nothing, *there] if missing == 0 else [*there, nothing]
+        if len(there) < len(inputs) and not isinstance(work, Together | UpdatedRows):
             return None
     columns = [rows for rows in there if isinstance(rows, ColumnRows)]
     return work.run(columns, step.strategy) if len(columns) == len(there) else None

@@ -167,7 +167,7 @@ class FromData(PipelineGraph):
         sources: SourcesGiven | None = None,
         **settings: Any,
     ) -> Self:
-        """The pipeline of a YAML file: a dataflow of event operators (``docs/event_operators.md``), or queries.
+        """The pipeline of a YAML file: a dataflow of event operators (``docs/event_file.md``), or queries.
 
         A dataflow has ``nodes``, as dora's files do; queries have ``pipeline`` and its streams (:meth:`from_query_file`).
 

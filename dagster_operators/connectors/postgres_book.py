@@ -217,7 +217,7 @@ class Book:
             raise SinkError(
                 f"the sink's book, the table {self.schema}.{self.table}, cannot be created",
                 sink=self.sink,
-                remedy=f"grant the role CREATE on the schema {self.schema}, or create the table as docs/sinks.md says",
+                remedy=f"grant the role CREATE on the schema {self.schema}, or create the table as docs/postgres.md says",
             ) from error
 
     def _text(self, text: str) -> sql.Composed:

@@ -193,6 +193,11 @@ class LogicalOperator(ABC):
         return 0 if self.row_wise else None
 
     @property
+    def gives_one_at_most(self) -> bool:
+        """Whether it gives at most one row for each row of its only input, in the epoch in which that comes."""
+        return False
+
+    @property
     def linear(self) -> bool:
         """Whether what it gives for several changes is what it gives for each of them, in whatever order they come."""
         return self.row_wise

@@ -101,3 +101,7 @@ class InputEdge(Protocol):
     @property
     def is_met(self) -> bool:
         """Whether they lie so already, so that nothing need move."""
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two of them are equal in the columns that the operator asks for."""

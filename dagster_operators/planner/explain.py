@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,19 +20,28 @@ from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.properties import Properties, described, place_of, required_by, with_met_exchanges
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut, errors_as_written
+from dagster_operators.planner.uniqueness import UniqueRows
+from dagster_operators.planner.uniqueness import described as described_unique
 from dagster_operators.time.watermark import format_duration
 
 _BOUNDS: Final[Mapping[str, str]] = {"low": "lower", "high": "upper"}
 """What bounds of an interval are called among an operator's settings."""
 
 
-def explain(dataflow: Dataflow, *, rules: bool = True, rows: Mapping[str, str] | None = None) -> str:
+def explain(
+    dataflow: Dataflow,
+    *,
+    rules: bool = True,
+    rows: Mapping[str, str] | None = None,
+    steps: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """The plan of a dataflow as text; needs no engine.
 
     Args:
         dataflow: The pipeline's graph.
         rules: Whether the rules are applied that it has not switched off.
         rows: How many rows each table and stream between stages had, in words. If given, how rows are to lie is shown, too.
+        steps: What is known of the steps of an operator's own plan, in words, by the operator.
 
     Raises:
         PipelineError: The pipeline has no table.
@@ -48,8 +57,9 @@ def explain(dataflow: Dataflow, *, rules: bool = True, rows: Mapping[str, str] |
         run = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} on the engine"
         lines.append(f"loop {loop}: in rounds of stages, not within a subtask, since {run}")
     lies = Properties(made.plan, physical, stages) if rows is not None else None
+    shown = _Rows(UniqueRows(made.plan, physical), lies, rows or {}, steps or {})
     for stage in stages:
-        lines += _stage(made.plan, stage, physical, _Rows(lies, rows or {}))
+        lines += _stage(made.plan, stage, physical, shown)
     if made.steps:
         lines += ["rules", *(f"  {rule}: {what}" for rule, what in made.steps)]
     lines.append("column lineage")
@@ -74,10 +84,12 @@ def has_open_choices(dataflow: Dataflow, *, rules: bool = True) -> bool:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is shown of rows: how they lie, and how many there were."""
+    """What is shown of rows: by what they are unique, how they lie, and how many there were."""
 
+    unique: UniqueRows
     lies: Properties | None
     counts: Mapping[str, str]
+    steps: Mapping[str, Sequence[str]]
 
     def required(self, node: PhysicalNode) -> Iterator[str]:
         """How rows are to lie before an operator, and how they lie."""
@@ -88,6 +100,15 @@ class _Rows:
             if not wanted.is_trivial:
                 before = described(self.lies.before(node, edge))
                 yield f"    requires {str(edge.stream)!r} {described(wanted)}; its rows lie {before}"
+        if (produced := self.unique.of(node)).sets:
+            yield f"    gives rows {described_unique(produced)}"
+
+    def alone(self, node: PhysicalNode) -> Iterator[str]:
+        """Which rows an operator need not bring together, since no two of them have one key."""
+        for edge in node.inputs:
+            if edge.is_unique:
+                before = described_unique(self.unique.before(node, edge))
+                yield f"    brings no rows of {str(edge.stream)!r} together: they are {before}"
 
     def of(self, name: str) -> Iterator[str]:
         """How many rows a table or stream had."""
@@ -113,6 +134,8 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, rows: _Rows
         met = dict.fromkeys(str(edge.exchange) for edge in node.inputs if edge.is_met and edge.exchange != FORWARD)
         if met:
             yield f"    no {' and no '.join(met)}: rows lie so already"
+        yield from rows.alone(node)
+        yield from (f"    {step}" for step in rows.steps.get(name, ()))
         table = physical.own_table(name)
         homes = (
             [f"its state is {table}"] if table else [f"state table state/{name}.{state.name}" for state in node.operator.states]

@@ -23,11 +23,13 @@ class Edge:
         stream: Where the rows come from.
         exchange: Which of them must meet.
         is_met: Whether they lie so already, so that nothing moves.
+        is_unique: Whether no two of them are equal in the columns that the operator asks for.
     """
 
     stream: StreamRef
     exchange: Exchange
     is_met: bool = False
+    is_unique: bool = False
 
 
 @dataclass(frozen=True)

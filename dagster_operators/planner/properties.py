@@ -1,5 +1,7 @@
 """How the rows of a physical plan lie, which exchanges are met already, and the proof that each requirement is met.
 
+By which columns rows are unique is told by ``uniqueness.py``.
+
 The properties are those of the optimizer. Two kinds of places differ: the tasks of the engine, where it brings rows together by a
 hash of its own, and the subtasks of programs in workers, where rows lie by key group. What is written between stages lies anyhow.
 """
@@ -15,11 +17,11 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.exchange import Broadcast, Exchange, Forward, Gather, HashBy
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import HandOn
 from dagster_operators.optimizer.properties.distribution import ANYHOW, COPIED, Distribution, Partitioning, RequiredDistribution
-from dagster_operators.optimizer.properties.fields import Forwarding
+from dagster_operators.planner.forwarded import forwarding_of
 from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
+from dagster_operators.planner.uniqueness import UniqueRows, check_uniqueness
 
 if TYPE_CHECKING:
     from dagster_operators.planner.stages import Stage
@@ -164,23 +166,11 @@ class Properties:
             return lies
         if len(node.inputs) > 1 or not node.operator.keeps_places:
             return Distribution()
-        return lies.forwarded(_lower_case(self._forwarding(node)))
-
-    def _forwarding(self, node: PhysicalNode) -> Forwarding:
-        if isinstance(node.operator, HandOn):
-            return Forwarding.everything()
-        logical = self._dataflow.nodes[node.logical]
-        is_whole = node.name == node.logical and [edge.stream for edge in node.inputs] == list(logical.inputs)
-        return logical.operator.forwards(self._dataflow.input_types(logical)) if is_whole else Forwarding()
-
-
-def _lower_case(forwarding: Forwarding) -> Forwarding:
-    moves = {str(target).lower(): str(source).lower() for source, target in forwarding.moves}
-    return replace(forwarding, moves=tuple((source, target) for target, source in moves.items()))
+        return lies.forwarded(forwarding_of(self._dataflow, node))
 
 
 def with_met_exchanges(dataflow: Dataflow, plan: PhysicalPlan, stages: Sequence[Stage]) -> PhysicalPlan:
-    """The plan with each exchange marked that need not be made, as rows lie so already.
+    """The plan with each exchange marked that need not be made, as rows lie so already, and each input with unique rows.
 
     Args:
         dataflow: What the plan was made of.
@@ -190,7 +180,9 @@ def with_met_exchanges(dataflow: Dataflow, plan: PhysicalPlan, stages: Sequence[
     Raises:
         PipelineError: A requirement is not met by what comes before it.
     """
-    made = replace(plan, nodes=Properties(dataflow, plan, stages, marking=True).nodes)
+    unique = UniqueRows(dataflow, plan)
+    met = Properties(dataflow, plan, stages, marking=True).nodes
+    made = replace(plan, nodes={name: unique.marked(node) for name, node in met.items()})
     check_properties(dataflow, made, stages)
     return made
 
@@ -201,6 +193,7 @@ def check_properties(dataflow: Dataflow, plan: PhysicalPlan, stages: Sequence[St
     Raises:
         PipelineError: With the operator, what it requires and what is produced: an alternative or the planner is wrong.
     """
+    check_uniqueness(dataflow, plan)
     properties = Properties(dataflow, plan, stages)
     for node in plan:
         _check_columns(dataflow, plan, node)

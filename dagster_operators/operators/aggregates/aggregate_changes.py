@@ -35,6 +35,11 @@ class AggregateChanges(RelationalOperator[AggregateTypes]):
 
     logical: Aggregation
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return (self.logical.keys,)
+
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])

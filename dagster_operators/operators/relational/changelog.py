@@ -206,6 +206,11 @@ class ConsolidateRows(Stateless):
 
     logical: Latest
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return (self.logical.keys,)
+
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         return _current_rows(_net(frame), self.logical.keys)
@@ -217,6 +222,11 @@ class ConsolidateAllRows(RelationalOperator):
 
     states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted", of_rows=True),)
     logical: Latest
+
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return (self.logical.keys,)
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:

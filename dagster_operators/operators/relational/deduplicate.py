@@ -34,6 +34,7 @@ from dagster_operators.operators.physical import (
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.operators.rows_by_time import TIME, micros_of, since, until
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.optimizer.properties.fields import Forwarding
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
 from dagster_operators.types.names import quoted
@@ -169,6 +170,16 @@ class FirstOfKeys(RelationalOperator):
     logical: DeduplicateFirst
 
     @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return (self.logical.keys,) if self.logical.within is None else ()
+
+    @property
+    @override
+    def asks_unique_by(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return self.logical.keys if self.logical.within is None else None
+
+    @property
     def _keys(self) -> list[str]:
         return list(map(quoted, self.logical.keys))
 
@@ -183,6 +194,7 @@ class FirstOfKeys(RelationalOperator):
         name, keys, timeless = self.logical.name, self.logical.keys, self.logical.event_time is None
         begin = MIN_WATERMARK if timeless else context.watermark_begin(name)
         waiting, seen = context.state(name, "waiting"), context.state(name, "seen")
+        are_alone = context.edges(name)[0].is_unique and not waiting.files and groups_once(keys, analysed.states["seen"])
         if inputs[0] is not None:
             waiting.append(self._on_time(context, self._timed(inputs[0]), begin))
         end = MAX_WATERMARK if timeless else context.watermark_end(name)
@@ -191,10 +203,12 @@ class FirstOfKeys(RelationalOperator):
         waiting.fold(lambda frame: self._first(since(frame, end, context.varying)))
         out = None
         if rows is not None:
-            seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
+            unseen = self._unseen(rows, seen.read(lambda _: True))
+            seen.append(unseen.selectExpr(TIME, *self._keys) if are_alone else self._kept(unseen))
             kept = seen.read(lambda file: file.fresh)
             same_time = [f"one.{TIME} = other.{TIME}"]
-            out = None if kept is None else self._first(join_by_keys(rows, kept, keys, "left_semi", conditions=same_time))
+            out = None if kept is None else join_by_keys(rows, kept, keys, "left_semi", conditions=same_time)
+            out = out if out is None or are_alone else self._first(out)
         self._forget(seen, end, context.varying)
         return None if out is None else out.drop(TIME)
 

@@ -35,6 +35,11 @@ class Filter(LogicalOperator):
     row_wise: ClassVar[bool] = True
     condition: str
 
+    @property
+    @override
+    def gives_one_at_most(self) -> bool:
+        return True
+
     @override
     def sql(self) -> tuple[str, ...]:
         return (self.condition,)

@@ -41,6 +41,11 @@ class FirstRowsOfChanges(RelationalOperator):
     name: str
     first: FirstRows
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return self.first.unique_by
+
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         rows = weighted(inputs[0])

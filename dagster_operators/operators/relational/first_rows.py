@@ -66,6 +66,12 @@ class FirstRows:
     last: bool = False
 
     @property
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
+        """The columns by which these rows are unique as they come out."""
+        ranked = () if self.rank is None else ((*self.keys, self.rank),)
+        return (*ranked, *((self.keys,) if self.n == 1 else ()))
+
+    @property
     def quoted_keys(self) -> list[str]:
         """The key columns as SQL."""
         return list(map(quoted, self.keys))
@@ -78,9 +84,15 @@ class FirstRows:
         """The first rows among these as they come out: keys, rank, the other columns."""
         return self._as_they_come_out(self._numbered(frame), frame, NUMBER)
 
-    def known(self, first: DataFrame) -> DataFrame:
-        """As :meth:`ranked`, of rows that are the first of their keys: their places have to be found only if they are several."""
-        return self._as_they_come_out(first, first, "1") if self.rank is None or self.n == 1 else self.ranked(first)
+    def known(self, first: DataFrame, *, is_unique: bool = False) -> DataFrame:
+        """As :meth:`ranked`, of rows that are the first of their keys: their places have to be found only if they are several.
+
+        Args:
+            first: The rows.
+            is_unique: Whether each key has one.
+        """
+        is_one = is_unique or self.rank is None or self.n == 1
+        return self._as_they_come_out(first, first, "1") if is_one else self.ranked(first)
 
     def _as_they_come_out(self, rows: DataFrame, frame: DataFrame, place: str) -> DataFrame:
         keys = self.quoted_keys
@@ -116,6 +128,16 @@ class FirstRowsInState(RelationalOperator):
     name: str
     first: FirstRows
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return self.first.unique_by
+
+    @property
+    @override
+    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.first.keys
+
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         return Analysis(self.first.ranked(inputs[0]), {"rows": self.first.of(inputs[0])}, facts=None)
@@ -125,17 +147,19 @@ class FirstRowsInState(RelationalOperator):
         if inputs[0] is None:
             return None
         state = context.state(self.name, "rows")
-        is_unique = groups_once(self.first.keys, analysed.states["rows"])
-        state.append(self.first.of(inputs[0]))
+        once = groups_once(self.first.keys, analysed.states["rows"])
+        is_alone = once and context.edges(self.name)[0].is_unique
+        state.append(inputs[0] if is_alone else self.first.of(inputs[0]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.first.keys)
         state.fold(self.first.of)
         if new is None:
             return None
-        if old is None and is_unique:
-            return self.first.known(new)
+        if old is None and once:
+            return self.first.known(new, is_unique=is_alone)
         if old is not None:
-            new = new.unionByName(with_keys_of(old, new, self.first.keys, is_unique=is_unique and self.first.n == 1))
+            is_unique = is_alone or (once and self.first.n == 1)
+            new = new.unionByName(with_keys_of(old, new, self.first.keys, is_unique=is_unique))
         return self.first.ranked(new)
 
 
@@ -153,6 +177,16 @@ class FirstRowsInTable(TableOperator):
 
     @property
     @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return self.first.unique_by
+
+    @property
+    @override
+    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.first.keys
+
+    @property
+    @override
     def replaces_by(self) -> tuple[str, ...]:
         return self.first.keys
 
@@ -164,7 +198,10 @@ class FirstRowsInTable(TableOperator):
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed, table: OwnTable) -> Rows:
         if inputs[0] is None:
             return None
-        rows, kept = table.beside(inputs[0], self.first.of)
-        if rows is None or kept is None:
-            return None if rows is None else self.first.ranked(rows)
+        is_alone = context.edges(self.name)[0].is_unique and groups_once(self.first.keys, analysed.output)
+        rows, kept = table.beside(inputs[0], (lambda frame: frame) if is_alone else self.first.of)
+        if rows is None:
+            return None
+        if kept is None:
+            return self.first.known(rows, is_unique=True) if is_alone else self.first.ranked(rows)
         return self.first.ranked(rows.unionByName(self.first.unranked(kept)))

@@ -77,6 +77,11 @@ class Select(LogicalOperator):
     row_wise: ClassVar[bool] = True
     expressions: tuple[str, ...]
 
+    @property
+    @override
+    def gives_one_at_most(self) -> bool:
+        return not any(map(generator_of, self.sql()))
+
     @override
     def sql(self) -> tuple[str, ...]:
         return tuple(named(text)[0] for text in self.expressions)
@@ -188,6 +193,11 @@ class WithColumns(LogicalOperator):
     expressions: tuple[tuple[str, str], ...]
     only_new: bool = False
 
+    @property
+    @override
+    def gives_one_at_most(self) -> bool:
+        return not any(map(generator_of, self.sql()))
+
     @override
     def sql(self) -> tuple[str, ...]:
         return tuple(expression for _, expression in self.expressions)
@@ -281,6 +291,11 @@ class Rename(LogicalOperator):
     row_wise: ClassVar[bool] = True
     names: tuple[tuple[str, str], ...]
 
+    @property
+    @override
+    def gives_one_at_most(self) -> bool:
+        return True
+
     @override
     def config(self) -> dict[str, Any]:
         return {"names": dict(self.names)}
@@ -344,6 +359,11 @@ class Drop(LogicalOperator):
     kind: ClassVar[str] = "drop"
     row_wise: ClassVar[bool] = True
     columns: tuple[str, ...]
+
+    @property
+    @override
+    def gives_one_at_most(self) -> bool:
+        return True
 
     @override
     def config(self) -> dict[str, Any]:

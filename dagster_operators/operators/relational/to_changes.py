@@ -45,6 +45,7 @@ from dagster_operators.operators.physical import (
 )
 from dagster_operators.operators.relational.last_row import comes_before, last_first
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
 
@@ -213,6 +214,11 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     logical: ToChanges
     keys: tuple[str, ...]
 
+    @property
+    @override
+    def asks_unique_by(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return None if self.of_events else self.keys
+
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
         columns = tuple(name for name in inputs[0].columns if name not in (*ENTRY, DELETED))
@@ -225,7 +231,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             return None
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
         version = 1 + max((newest_in(file) for file in state.files), default=0)
-        state.append(self._last_of_epoch(inputs[0], columns, version))
+        is_alone = context.edges(self.logical.name)[0].is_unique and groups_once(self.keys, analysed.states["rows"])
+        state.append(self._last_of_epoch(inputs[0], columns, version, is_alone=is_alone))
         return self._beside_state(state, columns)
 
     def _beside_state(self, state: StateRuns, columns: Sequence[str]) -> Rows:
@@ -243,8 +250,15 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             before = before.filter(f"NOT {ONLY}")
         return self._changes(new, before, columns)
 
-    def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
-        """The last row of each key of an epoch, as the state has them."""
+    def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int, *, is_alone: bool = False) -> DataFrame:
+        """The last row of each key of an epoch, as the state has them.
+
+        Args:
+            frame: The rows.
+            columns: The columns of a row.
+            version: The version of the epoch.
+            is_alone: Whether no two rows have one key.
+        """
         logical, marked = self.logical, DELETED in frame.columns
         if OPERATION in frame.columns:
             operation, place = OPERATION, PLACE
@@ -259,7 +273,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         if self._ignores and not self._ignores_late:
             rows = self._known_within(rows, PLACE, f"{OPERATION} <> 'update'", f"{OPERATION} = 'delete'")
         order = _LAST_PLACE if logical.order is None else last_first(self._deciding(rows), f"{OPERATION} = 'delete'")
-        last = rows if marked else first_rows(rows, self._together, order, None, 1).drop(NUMBER)
+        last = rows if marked or is_alone else first_rows(rows, self._together, order, None, 1).drop(NUMBER)
         return last.selectExpr(
             f"{self._version_of(last, version)} AS {VERSION}",
             *map(quoted, columns),

@@ -15,8 +15,9 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.physical import Stateless
+from dagster_operators.operators.physical import Analysed, Rows, StageContext, Stateless
 from dagster_operators.operators.relational.to_changes import shown_keys
+from dagster_operators.operators.unique_rows import groups_once
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ class OneRowOfKey(Stateless):
 
     logical: Upsert
     keys: tuple[str, ...]
+
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return (self.keys,)
+
+    @property
+    @override
+    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.keys
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
+        """The rows; those that are unique by the key already are not looked at."""
+        is_alone = context.edges(self.logical.name)[0].is_unique and groups_once(self.keys, analysed.output)
+        return inputs[0] if is_alone else super().run(context, inputs, analysed)
 
     @override
     def rows(self, frame: DataFrame) -> DataFrame:

@@ -47,14 +47,25 @@ class WholeTable(LogicalOperator):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> ReadWholeTable:
         """A read of the table's files: those of the epoch before that stay, and those that the epoch brings."""
-        return ReadWholeTable(self)
+        return ReadWholeTable(self, inputs[0].keys)
 
 
 @dataclass(frozen=True)
 class ReadWholeTable(RelationalOperator):
-    """The lowering of :class:`WholeTable`."""
+    """The lowering of :class:`WholeTable`.
+
+    Attributes:
+        logical: The operator.
+        keys: The columns of which the table has one row each; None for a table of rows that stay.
+    """
 
     logical: WholeTable
+    keys: tuple[str, ...] | None = None
+
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return () if self.keys is None else (self.keys,)
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:

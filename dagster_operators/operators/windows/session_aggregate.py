@@ -78,6 +78,11 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
 
     logical: SessionAggregate
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return ((*self.logical.keys, WINDOW_START),)
+
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])

@@ -153,6 +153,14 @@ class FirstRowsOfWindows(RelationalOperator):
 
     logical: TopPerWindow
 
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        windows = (*self.logical.keys, *_BOUNDS)
+        if self.logical.ties:
+            return ()
+        return ((*windows, self.logical.rank), *((windows,) if self.logical.n == 1 else ()))
+
     def _waiting(self, number: Varying = constant) -> WindowRows:
         return rows_of(self.logical.window, self.logical.event_time, number)
 

@@ -26,7 +26,7 @@ from dagster_operators.operators.physical import (
     constant,
 )
 from dagster_operators.operators.unique_rows import groups_once
-from dagster_operators.operators.windows.aggregate_over_windows import AggregateOverWindows
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
@@ -65,6 +65,11 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
     states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE),)
 
     logical: WindowAggregate
+
+    @property
+    @override
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        return ((*self.logical.keys, WINDOW_START),)
 
     def _waiting(self, number: Varying = constant) -> PlacedRows:
         return PlacedRows(self.logical.event_time, self.logical.window, number)

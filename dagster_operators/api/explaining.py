@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, number_of
 from dagster_operators.planner.explain import explain, has_open_choices
+from dagster_operators.runtime.drawn_plans import plans_of_last_epoch
 from dagster_operators.runtime.held import held_at_end, kinds_of, told
 from dagster_operators.storage.uri import absolute, is_local
 from dagster_operators.transactions.ledger_repair import LEDGER
 
 if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.optimizer.drawing.drawn import DrawnNode
     from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.records import Complete
 
 
@@ -45,7 +48,9 @@ def explained(
             epochs().planning.follow()
         except OperatorsError as error:  # the plan as such needs no storage
             unknown.append(f"the ways that operators went in the last epoch are not known: {error.problem}")
-    text = explain(dataflow, rules=rules, rows=_rows(history()) if rows else None)
+    complete = history() if rows else []
+    steps = _steps(epochs().coordinator) if complete else {}
+    text = explain(dataflow, rules=rules, rows=_rows(complete) if rows else None, steps=steps)
     return "\n".join([text, *unknown, *(_holds(dataflow, history()) if holds else ())])
 
 
@@ -68,6 +73,30 @@ def _rows(history: Sequence[Complete]) -> Mapping[str, str]:
         + (f", {expected[name]} estimated, as in the epoch before" if name in expected else "")
         for name, count in last.rows.items()
     }
+
+
+def _steps(coordinator: Coordinator) -> Mapping[str, Sequence[str]]:
+    """The steps of each program of data sets as the last epoch ran them, with the rows that the optimizer estimated."""
+    plans = plans_of_last_epoch(coordinator)
+    return {name: [line for node in nodes for line in _lines(node, nodes)] for name, nodes in plans.items()}
+
+
+def _lines(node: DrawnNode, nodes: Sequence[DrawnNode], depth: int = 0) -> Iterator[str]:
+    """A step, and those within it, in words."""
+    names = {one.number: one.name for outer in nodes for one in outer}
+    ways = [
+        f"{names.get(edge.source, 'the round before')} by {edge.ship}{f', {edge.local}' if edge.local else ''}"
+        for edge in node.edges
+    ]
+    together = f" of {node.named_so} steps of this name" if node.named_so > 1 else ""
+    came = "" if node.actual is None else f"{number_of(node.actual, 'row')}{together}, "
+    expected = "an unknown number" if node.estimated is None else f"{node.estimated:.0f}"
+    strategy = f" ({node.strategy})" if node.strategy else ""
+    source = f" from {' and '.join(ways)}" if ways else ""
+    rounds = "" if node.rounds is None else f", {number_of(node.rounds, 'round')}"
+    yield f"{'  ' * depth}step {node.name}: {node.kind}{strategy}{source}: {came}{expected} estimated{rounds}"
+    for inner in node.within:
+        yield from _lines(inner, nodes, depth + 1)
 
 
 def _holds(dataflow: Dataflow, history: Sequence[Complete]) -> Sequence[str]:

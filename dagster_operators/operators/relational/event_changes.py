@@ -99,9 +99,9 @@ class ChangesOfEvents(ChangesOfRows):
         return (place, gone, corrected, *others) if self._may_be_late else (place, gone, *others)
 
     @override
-    def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
+    def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int, *, is_alone: bool = False) -> DataFrame:
         is_apart = not {UNFILLED, UNSENT}.isdisjoint(frame.columns)
-        return super()._last_of_epoch(frame if is_apart else taken_apart(frame), columns, version)
+        return super()._last_of_epoch(frame if is_apart else taken_apart(frame), columns, version, is_alone=is_alone)
 
     @property
     @override

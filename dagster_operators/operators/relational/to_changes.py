@@ -217,7 +217,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     @property
     @override
     def asks_unique_by(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        return None if self.of_events else self.keys
+        return None if self.of_events or self.logical.max_deleted is not None else self.keys
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:

@@ -4,11 +4,14 @@ Rows that one task reads, since their files are small, are marked when they are 
 are. A join of two such sides is told to Spark as one by a hash table, for which rows of one partition each have to go nowhere.
 It is a hint and no more: without it, or if a mark were wrong, the same rows come out of another plan. On other engines than
 Apache Spark nothing is marked.
+
+Rows of larger files are marked with their size. Where one side of a join is clearly the smaller one, Spark is told to copy it, so
+that the other one, mostly a state, moves nowhere: by itself Spark copies no more than 10 MB.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.operators.engine_kind import once_per_session, reads_like_spark
@@ -25,6 +28,13 @@ FEW_ROWS: Final = 100_000
 SETTINGS: Final = {"spark.sql.maxSinglePartitionBytes": str(2**63 - 1)}
 """What a session needs for it: Spark moves rows of one task all the same if it thinks that they are more bytes than this."""
 
+MOST_BYTES_COPIED: Final = 32 * 1024 * 1024
+MOST_ROWS_COPIED: Final = 1_000_000
+"""No more bytes of files, and rows, than these are copied: processes of the engine have them in memory, where they are larger."""
+
+CLEARLY: Final = 4
+"""How many times as large the other side has to be, since a side is copied to each process of the engine."""
+
 _LARGEST: Final = 2**60
 _ANY: Final = 2**31 - 1
 """More rows than few ever are: the largest number that a limit takes."""
@@ -32,20 +42,30 @@ _ANY: Final = 2**31 - 1
 _AS_LIMITED: Final = 2**45
 """How many bytes Spark thinks that so many rows are, of 16 KiB each."""
 
+_LEFT_STAYS: Final = ("inner", "left", "left_semi", "left_anti")
+"""Joins for which the right side may be copied to where the left one is."""
+
 _NAME: Final = "_dagster_operators_in_one_task"
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What is known of rows in one task.
+    """What is known of rows.
 
     Attributes:
         size: How many bytes Spark thinks that they are, at most: of a join it thinks the product.
-        rows: They are no more than this, and few; None if they may be many.
+        rows: They are no more than this; None if that is not known, or if they are in one task and may be many.
+        here: Whether they are in one task.
     """
 
     size: int
     rows: int | None
+    here: bool = True
+
+    def is_copied_to(self, other: _Mark) -> bool:
+        """Whether these rows are to be copied to where the other ones are."""
+        is_small = self.rows is not None and self.rows <= MOST_ROWS_COPIED and FEW_BYTES < self.size <= MOST_BYTES_COPIED
+        return is_small and not other.here and other.size >= CLEARLY * self.size
 
 
 def in_one_task(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
@@ -60,6 +80,17 @@ def in_one_task(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
     return _marked(gathered, _Mark(size, rows)) if joins_in_one_task(frame.sparkSession) else gathered
 
 
+def of_size(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
+    """The rows of larger files, with a mark of how much they are.
+
+    Args:
+        frame: The rows.
+        size: How many bytes the files have.
+        rows: How many rows there are at most; None if that is not known.
+    """
+    return _marked(frame, _Mark(size, rows, here=False)) if joins_in_one_task(frame.sparkSession) else frame
+
+
 @once_per_session
 def joins_in_one_task(session: SparkSession) -> bool:
     """Whether a session is Apache Spark's and leaves rows where they are if they are in one task."""
@@ -68,13 +99,14 @@ def joins_in_one_task(session: SparkSession) -> bool:
 
 def is_in_one_task(frame: DataFrame) -> bool:
     """Whether rows are known to be in one task."""
-    return _mark(frame) is not None
+    mark = _mark(frame)
+    return mark is not None and mark.here
 
 
 def are_few(frame: DataFrame) -> bool:
     """Whether rows are known to be in one task, and no more than it holds in memory."""
     mark = _mark(frame)
-    return mark is not None and mark.rows is not None
+    return mark is not None and mark.here and mark.rows is not None
 
 
 def part_of(frame: DataFrame, whole: DataFrame) -> DataFrame:
@@ -85,7 +117,7 @@ def part_of(frame: DataFrame, whole: DataFrame) -> DataFrame:
 def made_of(frame: DataFrame, whole: DataFrame) -> DataFrame:
     """Rows that are made of others one by one; of each there may come several."""
     mark = _mark(whole)
-    return frame if frame is whole or mark is None else _marked(frame, _Mark(mark.size, None))
+    return frame if frame is whole or mark is None else _marked(frame, replace(mark, rows=None))
 
 
 def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
@@ -97,12 +129,21 @@ def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
     if len(marks) <= len(more):
         return rows
     counts = [mark.rows for mark in marks if mark.rows is not None]
-    return _marked(rows, _Mark(sum(mark.size for mark in marks), sum(counts) if len(counts) == len(marks) else None))
+    here, count = all(mark.here for mark in marks), sum(counts) if len(counts) == len(marks) else None
+    return _marked(rows, _Mark(sum(mark.size for mark in marks), count, here))
 
 
 def joined(left: DataFrame, right: DataFrame, on: Column, how: str) -> DataFrame:
-    """As ``left.join(right, on, how)``, in the task that has both sides if one has; something has to be equal in ``on``."""
+    """As ``left.join(right, on, how)``, in the task that has both sides if one has, else with the small side copied.
+
+    Something has to be equal in ``on``.
+    """
     here, there = _mark(left), _mark(right)
+    if here is not None and there is not None and not (here.here and there.here):
+        if how == "inner" and here.is_copied_to(there):
+            return left.hint("broadcast").join(right, on, how)
+        is_copied = how in _LEFT_STAYS and there.is_copied_to(here)
+        return left.join(right.hint("broadcast") if is_copied else right, on, how)
     if here is None or there is None or there.rows is None:
         return left.join(right, on, how)
     near = right.hint("shuffle_hash")

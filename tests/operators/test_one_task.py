@@ -9,7 +9,18 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.operators.key_join import join_by_keys, with_keys_of
-from dagster_operators.operators.one_task import all_of, are_few, in_one_task, is_in_one_task, joined, made_of, part_of
+from dagster_operators.operators.one_task import (
+    _Mark,
+    _mark,
+    all_of,
+    are_few,
+    in_one_task,
+    is_in_one_task,
+    joined,
+    made_of,
+    of_size,
+    part_of,
+)
 from dagster_operators.runtime.stages.stage_inputs import gathered
 from tests.engines import ENGINES
 from tests.spark_jobs import last_job
@@ -126,3 +137,64 @@ def test_an_epoch_with_a_lookup_is_one_job(spark, tmp_path: Path, lookup: str):
     assert last_job(spark) - before == 1
     expected = [(1, "American"), (1, "United"), (1, "United"), (2, None), (2, None), (3, None), (3, None)]
     assert given(pipeline.read("named")) == sorted(expected, key=str)
+
+
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def unasked(spark):
+    """Spark copies nothing by itself, however small."""
+    names = ("spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold")
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name in names:
+        spark.conf.set(name, "-1")
+    yield spark
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+@pytest.mark.parametrize(
+    ("how", "left", "right", "copied"),
+    [
+        ("inner", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
+        ("inner", (20 * MB, 300_000), (100 * MB, 5_000_000), "BuildLeft"),
+        ("left", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
+        ("left_semi", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
+        ("left_anti", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
+        ("left_semi", (20 * MB, 300_000), (100 * MB, 5_000_000), ""),
+        ("full", (100 * MB, 5_000_000), (20 * MB, 300_000), ""),
+        ("inner", (60 * MB, 5_000_000), (20 * MB, 300_000), ""),
+        ("inner", (1000 * MB, 5_000_000), (20 * MB, 2_000_000), ""),
+        ("inner", (1000 * MB, 5_000_000), (20 * MB, None), ""),
+        ("inner", (1000 * MB, 5_000_000), (40 * MB, 300_000), ""),
+        ("inner", (100 * MB, 5_000_000), (1 * MB, 3_000), ""),
+    ],
+)
+def test_the_side_that_is_clearly_smaller_is_copied(unasked, how, left, right, copied):
+    """And adaptive execution keeps to it; of marks alone nothing depends but the way."""
+    one, other = (
+        of_size(unasked.range(0, 50, 1, 4).selectExpr(f"id % 7 AS k{name}", f"id AS {name}"), *size)
+        for name, size in (("v", left), ("w", right))
+    )
+    found = joined(part_of(one.filter("v > 1"), one), part_of(other.filter("w > 2"), other), _expr("kv = kw"), how)
+    assert not is_in_one_task(found)
+    plain = one.filter("v > 1").join(other.filter("w > 2"), _expr("kv = kw"), how)
+    assert given(found) == given(plain)
+    plan = found._jdf.queryExecution().executedPlan().toString().partition("Initial Plan")[0]
+    assert ("BroadcastHashJoin" in plan, copied in plan) == (bool(copied), True)
+
+
+def test_sizes_add_up(spark):
+    rows = spark.createDataFrame(numbers(1, 5), SCHEMA)
+    few, many, unknown = (
+        in_one_task(rows, 90, 5),
+        of_size(rows.filter("v > 1"), 5 * MB, 500),
+        of_size(rows.filter("v > 2"), 5 * MB, None),
+    )
+    small, large = _Mark(5 * MB + 90, 505, here=False), _Mark(100 * MB, None, here=False)
+    assert [_mark(all_of(few, each)) for each in (many, unknown)] == [small, _Mark(5 * MB + 90, None, here=False)]
+    assert _mark(all_of(few, rows)) is None
+    assert small.is_copied_to(large)
+    assert not small.is_copied_to(_Mark(100 * MB, None)), "what is in one task moves nowhere"
+    assert _mark(made_of(many.filter("v > 1"), many)) == _Mark(5 * MB, None, here=False)

@@ -16,7 +16,7 @@ from dagster_operators.connectors.dialect import reader_paths, writer_path
 from dagster_operators.errors import StageFailedError
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.operators.one_nan import with_one_nan
-from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task
+from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task, of_size
 from dagster_operators.runtime.stages.reach import check_reach
 from dagster_operators.runtime.stages.staged_rows import described, write_batches
 from dagster_operators.storage.presence import lost_files
@@ -154,7 +154,9 @@ class StagedFiles:
         rows = self._session.read.schema(struct(schema_json)).parquet(*paths)
         rows = with_one_nan(rows, schema_json)
         size, count = sum(file.size for file in wanted), sum(file.rows for file in wanted)
-        return rows if size > FEW_BYTES else in_one_task(rows, size, count if count <= FEW_ROWS else None)
+        if size > FEW_BYTES:
+            return of_size(rows, size, count if all(file.rows for file in wanted) else None)
+        return in_one_task(rows, size, count if count <= FEW_ROWS else None)
 
     def _require(self, dataset: str, files: Iterable[FileEntry]) -> None:
         """Look whether files are there as they were written; a store is asked once for each."""

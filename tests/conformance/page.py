@@ -29,17 +29,25 @@ if TYPE_CHECKING:
 
 _HEAD = """# Engines compared
 
-What {count} expressions give on embedded Spark and on embedded Sail {version}, over one row of a Parquet file. `make compare`
-writes this page, and a test looks whether it is current. Those that are not here give the same, or are refused, on both.
+The answers of embedded Spark and of embedded Sail {version} to {count} expressions, over one row of a Parquet file.
+`make compare` writes this page, and a test looks whether it is current. Expressions that are not here give the same, or
+are refused, on both.
 
-On Sail a pipeline with one of them in an expression is refused when it is planned; the error says what to write instead, which
-both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
-this page. What depends on values is not known then. Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`,
-`timestamp_seconds`): what may not fit is calculated there in a wider type and cast back, so that it fails as on Spark. Times
-before 1970 as numbers (`unix_seconds`, `unix_millis`, casts) are rounded down first, as Spark does. Floating-point numbers are
-rounded to places, and cast to decimals, by their texts: Spark rounds 1.005 to 1.01, as it is written. And `factorial(25)`, a
-negative length of `substring`, `'1.5d'` as a number, `to_date` of dates with blanks or a time, zones as `'+02:00'` in
-`from_utc_timestamp`, and dates before 1678 in `trunc` fail when they are computed, before anything is committed.
+A pipeline with one of them in an expression is refused on Sail when it is planned. The error says what to write
+instead, which both answer alike, and how to go on with Sail's answer ([Sail](sail.md)). A test holds the list of
+refused expressions against this page.
+
+Some differences depend on values, which planning does not know:
+
+- Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`, `timestamp_seconds`). A calculation that may not
+  fit is done in a wider type and cast back, so that it fails as on Spark.
+- Times before 1970 as numbers (`unix_seconds`, `unix_millis`, casts) are rounded down first, as Spark does.
+- Floating-point numbers are rounded to places, and cast to decimals, by their texts: Spark rounds 1.005 to 1.01, as it
+  is written.
+- These fail when they are computed, before anything is committed: `factorial(25)`, a negative length of `substring`,
+  `'1.5d'` as a number.
+- So do `to_date` of dates with blanks or a time, zones as `'+02:00'` in `from_utc_timestamp`, and dates before 1678 in
+  `trunc`.
 
 The row: {row}.
 
@@ -50,11 +58,13 @@ AGGREGATES = "## Aggregates"
 
 _AGGREGATES = f"""{AGGREGATES} ({{different}})
 
-What {{count}} aggregates give over {{groups}} groups of rows (some values of every type, nulls, NaN, infinite numbers, both
-zeros, the edges of each type and beyond) as Spark computes them over all rows at once, and as this package does on Sail from
-partial results of three cuts. Of each the first group that differs. On Sail they are refused when the pipeline is planned, but
-for those that fail when they are computed: `sum(i) / count(i)` of only nulls, which divides by zero there, and times beyond the
-years 1678 to 2261 in `date_trunc`. The deviation of numbers beyond 1e154, whose squares no double holds, is not compared.
+Answers to {{count}} aggregates over {{groups}} groups of rows: some values of every type, nulls, NaN, infinite numbers,
+both zeros, the edges of each type and beyond. Spark computes them over all rows at once, this package on Sail from
+partial results of three cuts. Of each the first group that differs is here.
+
+On Sail they are refused when the pipeline is planned, but for those that fail when they are computed. These are
+`sum(i) / count(i)` of only nulls, which divides by zero there, and times beyond the years 1678 to 2261 in `date_trunc`.
+The deviation of numbers beyond 1e154, whose squares no double holds, is not compared.
 
 """
 
@@ -62,9 +72,9 @@ PARQUET = "## Columns of Parquet files"
 
 _PARQUET = f"""{PARQUET} ({{different}})
 
-Of {{files}} types of a column in a file and {{declared}} types of a schema, {{pairs}} pairs, {{read}} are read; the others are
-refused, with the file's name, before an engine reads. These are read by Spark alone; on Sail the epoch fails, and nothing is
-committed. No pair gives other values on one than on the other.
+Of {{files}} types of a column in a file and {{declared}} types of a schema, {{pairs}} pairs, {{read}} are read. The others are
+refused, with the file's name, before an engine reads. These are read by Spark alone; on Sail the epoch fails, and
+nothing is committed. No pair gives other values on one than on the other.
 
 """
 
@@ -80,11 +90,15 @@ between them, and a record that is set aside is `corrupt`; it fails the epoch ot
 
 _WRITERS = """## Tables
 
-Tables of every type (times before 1582 and 1970 and in 9999, decimals of 38 digits, NaN, both zeros, nulls within arrays and
-structs), of column names with blanks, dots, commas, quotes and upper case, and of partitions with values that no folder is
-called, are written by Spark, by Sail, and by workers on either; each of the two, `deltalake`, and Spark's own Delta reader, gives
-the same rows, value by value. One thing is refused: workers are handed no
-column with a dot in its name, nor on Spark one with a backtick.
+Tables are written by Spark, by Sail, and by workers on either. They have:
+
+- every type, with times before 1582 and 1970 and in 9999, decimals of 38 digits, NaN, both zeros, nulls within arrays
+  and structs;
+- column names with blanks, dots, commas, quotes and upper case;
+- partitions with values that no folder is called.
+
+Both engines, `deltalake` and Spark's own Delta reader give the same rows, value by value. One thing is refused: workers
+get no column with a dot in its name, nor on Spark one with a backtick.
 """
 
 

@@ -46,11 +46,12 @@ ui: env ## Open Dagster's UI on the same definitions and runs
 	@mkdir -p .dagster
 	$(DAGSTER) $(WITH_ENGINE) $(PYTHON) -m dagster dev --workspace workspace.yaml --port $(PORT)
 
-lint: env ## Check style, format, spelling and the import rules
+lint: env ## Check style, format, spelling, names, sentences and the import rules
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(VENV)/bin/codespell
 	$(VENV)/bin/lint-imports
+	$(PYTHON) scripts/lint_words.py
 
 types: env ## Check the types
 	$(PYTHON) -m mypy

@@ -73,7 +73,7 @@ def _sizes(dataflow: Dataflow, read: Slices, connector: Callable[[str], Connecto
 def _bytes(read: Slices, connector: Connector | None, *names: str) -> int | None:
     """The bytes that an epoch read of a source or a lookup table; none of a source that had nothing new."""
     piece = next((read.offsets[name] for name in names if name in read.offsets), None)
-    if connector is None or piece is None:
+    if connector is None or piece is None or piece.items is None:
         return None
     try:
         return connector.bytes_of(piece.items)

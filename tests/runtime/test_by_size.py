@@ -129,6 +129,25 @@ def test_a_lookup_goes_the_way_that_sizes_speak_for_and_says_so(tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("sail")
+def test_of_a_source_that_had_nothing_new_no_size_is_known(tmp_path: Path) -> None:
+    """So an epoch begins behind one in which another source alone had rows."""
+    prepare(tmp_path, 4, 1)
+
+    def twice() -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES["sail"])
+        files = do.FileSource(str(tmp_path / "in"), format="parquet", schema="k string", max_files=1)
+        others = do.FileSource(str(tmp_path / "others"), format="parquet", schema="k string")
+        rows = pipeline.source("rows", files).union(pipeline.source("others", others))
+        rows.lookup(do.FileSource(str(tmp_path / "table.parquet"), schema="k string, w long"), on="k").to_table("t")
+        return pipeline
+
+    (tmp_path / "others").mkdir()
+    for epoch in (1, 2, 3):
+        prepare(tmp_path, 4, epoch)
+        assert twice().run_epoch().rows == {"t": 20}
+
+
+@pytest.mark.usefixtures("sail")
 def test_an_epoch_that_was_begun_as_preferred_is_ended_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that a version of the package began that knew no other way."""
     pipeline = looked_up(tmp_path)

@@ -181,7 +181,8 @@ def _take_up(run: RunContext, view: LedgerView, plan: PlanRecord, begin: Begin) 
         return None
     if slices != begin.slices or not (yield from _is_whole(view)):
         return (yield from _begin(run, view, plan, begin.epoch, slices))
-    taken = replace(begin, plan=plan, generation=run.generation)
+    versions = {**dict.fromkeys(plan.datasets, 0), **begin.base_versions}  # the plan may have gained datasets since
+    taken = replace(begin, plan=plan, generation=run.generation, base_versions=versions)
     result: LedgerView | Conflict = yield from sure(Append(taken, view.version))
     return result
 

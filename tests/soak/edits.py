@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Final
 
-import pytest
-
-from dagster_operators.errors import EpochUnderWayError, OperatorsError
-from dagster_operators.plans.verdict import Level, Verdict
+from dagster_operators.errors import ChangedPipelineError, OperatorsError
+from dagster_operators.plans.verdict import Level
 from tests.end_to_end.drawn_parts import Part
-from tests.soak.families import FAMILIES, UNCHANGED, rebuilt_with, tables_with
+from tests.soak import management
+from tests.soak.families import FAMILIES, UNCHANGED, tables_with
+from tests.soak.settling import settle, ways_of
 from tests.soak.world import World
-
-QUESTIONS: Final = 30
-"""So many at most are asked after an edit; each answer settles one."""
 
 
 def add(world: World, chance: random.Random) -> None:
@@ -26,7 +22,7 @@ def add(world: World, chance: random.Random) -> None:
     parts = (part, *kept) if chance.random() < 0.5 else (*kept, part)
     filled = world.program.filled | ({part.table} if chance.random() < 0.5 else set())
     world.program = replace(world.program, parts=parts, filled=frozenset(filled))
-    settle(world, part, chance)
+    settle_edit(world, part, chance)
 
 
 def remove(world: World, chance: random.Random) -> None:
@@ -36,7 +32,7 @@ def remove(world: World, chance: random.Random) -> None:
     part = chance.choice(world.program.parts)
     world.program = replace(world.program, parts=tuple(one for one in world.program.parts if one != part))
     world.removed.append(part)
-    settle(world, part, chance)
+    settle_edit(world, part, chance)
     if chance.random() < 0.3:
         world.arrive(chance)
         world.pipeline().run_epoch()
@@ -50,7 +46,7 @@ def put_back(world: World, chance: random.Random) -> None:
     if world.removed:
         part = world.removed.pop(chance.randrange(len(world.removed)))
         world.program = replace(world.program, parts=(*world.program.parts, part))
-        settle(world, part, chance)
+        settle_edit(world, part, chance)
 
 
 def change(world: World, chance: random.Random) -> None:
@@ -69,46 +65,28 @@ def change(world: World, chance: random.Random) -> None:
     if part.kind == "widened" and "wide" in fields and (world.place.root / "tables" / part.table).exists():
         world.between_epochs(lambda pipeline: pipeline.widen(part.table))
         return
-    settle(world, world.program.parts[number], chance)
+    settle_edit(world, world.program.parts[number], chance)
 
 
-def settle(world: World, part: Part, chance: random.Random) -> None:
-    """Answer what is asked about an edited part; its tables are unsure unless all that is said of them is harmless."""
-    verdicts = world.pipeline().changes()
+def settle_edit(world: World, part: Part, chance: random.Random) -> None:
+    """Answer what is asked about an edited part; its tables are unsure unless all that is said of them is harmless.
+
+    Before that a command of an operator may come, behind the changed program.
+    """
     world.edited.add(part.table)
-    about = [one for one in verdicts if part.table in one.subject]
-    if part.kind in UNCHANGED or any(one.level is not Level.HARMLESS for one in about):
+    about = [verdict for verdict in world.pipeline().changes() if part.table in verdict.subject]
+    if part.kind in UNCHANGED or any(verdict.level is not Level.HARMLESS for verdict in about):
         world.unsure.add(part.table)
-    rebuilds = chance.random() < 0.5 and part in world.program.parts and bool(tables_with(part))
-    for _ in range(QUESTIONS):
-        asked = [one for one in world.pipeline().changes() if one.level is Level.DECISION]
-        if not asked:
-            return
-        if chance.random() < 0.2:
-            with pytest.raises(OperatorsError):
-                world.pipeline().run_epoch()
-        answer(world, part, asked, chance, rebuilds=rebuilds)
-    raise AssertionError(f"there is no end of questions: {[str(one) for one in asked]}")
-
-
-def answer(world: World, part: Part, asked: list[Verdict], chance: random.Random, *, rebuilds: bool) -> None:
-    """A choice that is offered, or a rebuild."""
-    first = next((one for one in asked if one.choices), None)
-    if first is None or rebuilds:
-        for decided in [one for one in world.pipeline().changes() if one.level is Level.DECIDED]:
-            world.pipeline().withdraw(decided.subject)  # a rebuild wants none that is yet to take effect
+    if chance.random() < 0.3:
+        command = chance.choice(management.COMMANDS)
         try:
-            world.pipeline().rebuild(list(rebuilt_with(part)))
-        except EpochUnderWayError:
-            if first is None:
-                raise
-        else:
-            world.unsure.discard(part.table)
-            return
-    choice = chance.choice(sorted(first.choices))
-    world.pipeline().decide(first.subject, choice)
-    touched = {one.table for one in world.program.parts if one.table in first.subject or set(tables_with(one)) & {*first.empties}}
-    world.unsure |= touched or {one.table for one in world.program.parts}
+            command(world, chance)
+        except OperatorsError as error:
+            assert error.remedy, error  # noqa: PT017 - some wait for an answer
+            if isinstance(error, ChangedPipelineError):
+                assert ways_of(error) or "change" in error.remedy, error  # noqa: PT017
+        world.note_epochs(None)
+    settle(world, chance, part)
 
 
 def drawn_part(chance: random.Random, families: tuple[str, ...], table: str) -> Part:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dagster_operators as do
+from dagster_operators.graph import sizes
 from tests.end_to_end.drawn_parts import KINDS, Part, halved, named, tables_of
 from tests.soak import bags
 
@@ -39,6 +40,17 @@ nodes:
   - {{id: rows, source: {stream}, outputs: {{v: v}}}}
   - {{id: sums, operator: {{python: echo.py, inputs: {{v: rows/v}}, outputs: [sum], output_types: {{sum: bigint}}}}}}
 """
+SEND: Final = """
+from dora import Node
+
+node = Node()
+for number in range(4):
+    node.send_output("n", [number])
+"""
+SENT: Final = """
+  - {{id: send_{table}, path: send.py, outputs: [n], output_types: {{n: int64}}}}
+  - {{id: {table}, table: {{input: send_{table}/n, columns: {{n: "value[0]"}}}}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,11 @@ class Place:
     sinks: Path
 
     @property
+    def lookup(self) -> Path:
+        """The table that rows are looked up in."""
+        return self.landing / "lookup.parquet"
+
+    @property
     def log(self) -> Path:
         """What processes that ran it printed."""
         return self.landing / "printed"
@@ -58,10 +75,17 @@ class Place:
 class Made:
     """A pipeline that is being made, and the streams that its parts read."""
 
-    def __init__(self, place: Place, engine: Any, filled: frozenset[str], *, finished: bool, lease_seconds: float) -> None:
+    def __init__(self, place: Place, engine: Any, program: Program, *, finished: bool, lease_seconds: float) -> None:
         self.place = place
-        self.filled = filled
-        self.pipeline = do.Pipeline("soaked", root=str(place.root), engine=engine, parallelism=2, lease_seconds=lease_seconds)
+        self.filled = program.filled
+        settings: dict[str, Any] = {"engine": engine, "parallelism": 2, "lease_seconds": lease_seconds}
+        if sent := [part.table for part in program.parts if part.kind == "sent"]:
+            file = place.landing / "sent.yml"
+            file.write_text("nodes:" + "".join(SENT.format(table=table) for table in sent))
+            (place.landing / "send.py").write_text(SEND)
+            self.pipeline = do.Pipeline.from_yaml(file, root=str(place.root), name="soaked", **settings)
+        else:
+            self.pipeline = do.Pipeline("soaked", root=str(place.root), **settings)
         self._files = do.FileSource(f"{place.landing}/rows/*.csv", schema=SCHEMA)
         self._finished = finished
         self.rows = self._timed("rows", "8 hours")
@@ -132,12 +156,29 @@ def iterated(made: Made, rows: Any, part: Part) -> Any:
 
 
 def of_whole_table(made: Made, rows: Any, part: Part) -> Any:
-    """A table that each epoch computes of all rows of another one."""
-    every = f"{part.table}_rows"
+    """A table that each epoch computes of all rows of another one, or of what is new and all rows."""
+    every, name = f"{part.table}_rows", f"{part.kind}_{part.table}"
     rows.select("k", "v").to_table(every, backfill=part.table in made.filled)
     if part.kind == "components":
-        return bags.components(made.pipeline, every, f"components_{part.table}")
-    return bags.of_whole_table(made.pipeline, every, f"groups_{part.table}", largest=part.wide)
+        return bags.components(made.pipeline, every, name)
+    if part.kind == "kept":
+        return bags.kept_components(made.pipeline, rows, every, name)
+    if part.kind == "arrow_groups":
+        return bags.of_arrow_groups(made.pipeline, every, name, combined=part.wide)
+    if part.kind == "joined":
+        return bags.joined(made.pipeline, every, name, full=part.wide)
+    return bags.of_whole_table(made.pipeline, every, name, largest=part.wide)
+
+
+def looked_up(made: Made, rows: Any, part: Part) -> Any:
+    """Rows beside those of a table; which of them move is chosen by the sizes of the last epoch."""
+    found = rows.lookup(do.FileSource(str(made.place.lookup), schema="k string, w long"), on="k", name=f"found_{part.table}")
+    return found.key_by("w").aggregate(n="count(*)", s="max(v)" if part.wide else "sum(v)", **named(part))
+
+
+def over_all(made: Made, rows: Any, part: Part) -> Any:
+    del made
+    return bags.over_all(part.kind, rows, f"{part.kind}_{part.table}", wide=part.wide)
 
 
 OWN: Mapping[str, Callable[[Made, Any, Part], Any]] = {
@@ -149,8 +190,15 @@ OWN: Mapping[str, Callable[[Made, Any, Part], Any]] = {
     "iterated": iterated,
     "bag": lambda made, rows, part: bags.of_bag(rows, f"bag_{part.table}", some=part.wide),
     "upserted": lambda made, rows, part: bags.distinct(rows, f"distinct_{part.table}"),
-    "whole": of_whole_table,
-    "components": of_whole_table,
+    "arrow_bag": lambda made, rows, part: bags.over_arrow(rows, f"arrow_{part.table}", some=part.wide),
+    "sql_bag": lambda made, rows, part: bags.by_sql(rows, f"sql_{part.table}", some=part.wide),
+    "iterated_bag": lambda made, rows, part: bags.iterated(rows, f"iterated_{part.table}", twice=part.wide),
+    "counted": lambda made, rows, part: bags.counted(rows, f"counted_{part.table}"),
+    "noted": lambda made, rows, part: bags.noted(rows, f"noted_{part.table}"),
+    **dict.fromkeys(("all_sum", "all_reduce", "all_least", "all_first", "all_distinct", "all_count", "all_groups"), over_all),
+    **dict.fromkeys(("whole", "whole_upserted", "components", "kept", "arrow_groups", "joined"), of_whole_table),
+    "looked_up": looked_up,
+    "sent": lambda made, rows, part: None,
     "function": lambda made, rows, part: rows.filter("soak_squared(v) > 9").select("k", "soak_squared(v) AS w", "at"),
     "widened": lambda made, rows, part: rows.select("k", f"CAST(v AS {'BIGINT' if part.wide else 'INT'}) AS v"),
     "union": lambda made, rows, part: rows.union(rows.filter("v > 9")).key_by("k").aggregate(n="count(*)", **named(part)),
@@ -168,16 +216,23 @@ FAMILIES: Final = tuple(sorted(KINDS.keys() | OWN.keys()))
 
 WRITTEN: Final[Mapping[str, Mapping[str, Any]]] = {
     "upserted": {"mode": "upsert", "key": ["k", "v"]},
-    "whole": {"mode": "replace"},
-    "components": {"mode": "replace"},
+    "whole_upserted": {"mode": "upsert", "key": ["k"]},
+    "kept": {"mode": "upsert", "key": ["vertex"]},
+    **{kind: {"mode": "replace"} for kind in ("whole", "components", "arrow_groups", "joined")},
 }
 """How families write their tables, where they do not add to them."""
 
-WHOLE: Final = frozenset({"whole", "components"})
-"""Families that compute a table of all rows of another one."""
+REPLACED: Final = frozenset(kind for kind, how in WRITTEN.items() if how["mode"] == "replace")
+"""Families that compute a table of all rows of another one in each epoch."""
 
-UNCHANGED: Final = frozenset({"sink", "late"})
-"""Families whose parts stay as they are: a sink keeps what it was given, and what is late depends on when a part was added."""
+WHOLE: Final = REPLACED | {"whole_upserted", "kept"}
+"""Families with a table of all their rows, of which they compute another one."""
+
+KEPT_OUTSIDE: Final = frozenset({"sink", "sent"})
+"""Families that nothing computes anew: a sink keeps what it was given, and what a script has sent is not kept by anybody."""
+
+UNCHANGED: Final = KEPT_OUTSIDE | {"late"}
+"""Families whose parts stay as they are: these, and what is late depends on when a part was added."""
 
 
 def tables_with(part: Part) -> tuple[str, ...]:
@@ -191,7 +246,9 @@ def tables_with(part: Part) -> tuple[str, ...]:
 
 def rebuilt_with(part: Part) -> tuple[str, ...]:
     """The tables of a part that a rebuild computes anew: one that is replaced in each epoch is none of them."""
-    return tables_with(part)[:1] if part.kind in WHOLE else tables_with(part)
+    if part.kind in KEPT_OUTSIDE:
+        return ()
+    return tables_with(part)[:1] if part.kind in REPLACED else tables_with(part)
 
 
 @dataclass(frozen=True)
@@ -208,7 +265,8 @@ class Program:
 
     def build(self, place: Place, engine: Any, *, finished: bool = False, lease_seconds: float = 30) -> do.Pipeline:
         """The pipeline in a root of its own."""
-        made = Made(place, engine, self.filled, finished=finished, lease_seconds=lease_seconds)
+        sizes.FEW_BYTES = 0  # small tables have a choice, too
+        made = Made(place, engine, self, finished=finished, lease_seconds=lease_seconds)
         for part in self.parts:
             chosen = made.rows.filter(f"v % {part.filter + 2} = 0", name=f"chosen_{part.table}")
             stream = OWN[part.kind](made, chosen, part) if part.kind in OWN else KINDS[part.kind](chosen, part)
@@ -225,6 +283,8 @@ def content_of(pipeline: do.Pipeline, parts: Iterable[Part], place: Place) -> di
     for part in parts:
         if part.kind == "sink":
             content[part.table] = sink_content(place.sinks / part.table)
+        elif part.kind in {"counted", "all_count"}:
+            content[part.table] = Counter([(pc.sum(pipeline.to_arrow(part.table)["rows"]).as_py() or 0,)])
         elif part.kind == "late":
             content[part.table] = Counter()
             for table in tables_with(part):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from typing import Final
 
 import dagster_operators as do
-from dagster_operators.errors import ChangedColumnsError, LedgerError, OperatorsError, PipelineError, UnknownEpochError
+from dagster_operators.errors import LedgerError, OperatorsError, PipelineError, UnknownEpochError
+from dagster_operators.plans.verdict import Level
 from tests.soak.families import Part, rebuilt_with
+from tests.soak.settling import settle
 from tests.soak.world import START, World
 
 
@@ -37,7 +40,7 @@ def move(world: World, chance: random.Random) -> None:
 
 def rebuild(world: World, chance: random.Random) -> None:
     """A table, or all."""
-    parts = [part for part in world.present() if part.kind != "sink"]
+    parts = [part for part in world.present() if rebuilt_with(part)]
     chosen = parts if chance.random() < 0.3 else [chance.choice(parts)] if parts else []
     if chosen:
         at_once = chance.choice((1, 2, 500))
@@ -48,7 +51,7 @@ def rebuild(world: World, chance: random.Random) -> None:
 
 def rebuild_range(world: World, chance: random.Random) -> None:
     """A range of event time, where a table has such rows that do not depend on other times."""
-    parts: list[Part] = [part for part in world.present() if part.kind not in {"sink", "late"}]
+    parts: list[Part] = [part for part in world.present() if rebuilt_with(part) and part.kind != "late"]
     if not parts:
         return
     begin = START + timedelta(hours=4 + 2 * chance.randrange(2 * world.arrived + 1))
@@ -66,25 +69,16 @@ def rollback(world: World, chance: random.Random) -> None:
         return
     to = chance.choice(epochs[:-1])
     try:
-        world.between_epochs(lambda pipeline: pipeline.rollback(to, keep_sinks=True))
+        result = world.between_epochs(lambda pipeline: pipeline.rollback(to, keep_sinks=True))
     except (UnknownEpochError, LedgerError) as error:
         assert error.remedy, error  # noqa: PT017 - it may have been cleaned away, or a table of it dropped
     else:
         world.unsure |= world.edited | world.sinks
-        _follow_changed_columns(world)
-
-
-def _follow_changed_columns(world: World) -> None:
-    """Do as the error says where tables have the columns again that they had before the program was edited."""
-    for _ in world.present():
-        try:
-            world.pipeline().run_epoch()
-        except ChangedColumnsError as error:
-            table = str(error.where["table"])
-            assert f"pipeline.rebuild({table!r})" in error.remedy, error  # noqa: PT017 - this is what is followed
-            world.between_epochs(lambda pipeline, table=table: pipeline.rebuild(table))
-        else:
-            return
+        world.ran[result.epoch] = world.ran.get(to)
+        if world.ran[result.epoch] and chance.random() < 0.3:  # the program is put back, too: nothing is asked of what ran then
+            world.program = world.ran[result.epoch]
+            assert [verdict for verdict in world.pipeline().changes() if verdict.level is Level.DECISION] == []
+        settle(world, chance)
 
 
 def reset(world: World, chance: random.Random) -> None:
@@ -95,3 +89,7 @@ def reset(world: World, chance: random.Random) -> None:
         except OperatorsError as error:
             assert error.remedy, error  # noqa: PT017 - nothing was read since, or a decision is yet to take effect
         world.unsure |= world.sinks
+
+
+COMMANDS: Final = (clean, compact, examine, repair, move, rebuild, rebuild_range, rollback, reset)
+"""All that may come before what is asked about an edit is answered."""

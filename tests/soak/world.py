@@ -11,12 +11,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import dagster_operators as do
 from dagster_operators.errors import EpochUnderWayError, OperatorsError
 from tests.disk import Disk
 from tests.end_to_end.drawn_parts import Part
 from tests.end_to_end.landing import put
-from tests.soak.families import WHOLE, Place, Program, content_of, rebuilt_with, tables_with
+from tests.soak.families import KEPT_OUTSIDE, WHOLE, Place, Program, content_of, rebuilt_with, tables_with
+from tests.soak.oracles import LOOKED_UP, expected
 
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 ROWS: Final = 6
@@ -37,6 +41,7 @@ class World:
         parts: The number of the last part's table.
         edited: The parts that were ever edited.
         removed: The parts that the program has no more.
+        ran: The program of each epoch, where it is known.
     """
 
     folder: Path
@@ -49,6 +54,7 @@ class World:
     parts: int = 100
     edited: set[str] = field(default_factory=set)
     removed: list[Part] = field(default_factory=list)
+    ran: dict[int, Program | None] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -67,7 +73,7 @@ class World:
     def pipeline(self, *, finished: bool = False) -> do.Pipeline:
         return self.program.build(self.place, self.engine, finished=finished)
 
-    def between_epochs(self, command: Callable[[do.Pipeline], object]) -> object:
+    def between_epochs(self, command: Callable[[do.Pipeline], Any]) -> Any:
         """What a command gives; where its error says to run an epoch first, that is done."""
         try:
             return command(self.pipeline())
@@ -79,6 +85,9 @@ class World:
 
     def arrive(self, chance: random.Random) -> None:
         """A batch of rows and of change events lands; each row has a time of its own, and most are later than those before."""
+        if not self.arrived:
+            self.place.landing.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"k": [*LOOKED_UP], "w": [*LOOKED_UP.values()]}), self.place.lookup)
         self.arrived += 1
         lines = ["k,v,at"]
         for number in range(ROWS):
@@ -106,6 +115,24 @@ class World:
         assert not errors, errors
         epochs = [epoch.epoch for epoch in stored.history()]
         assert epochs == list(range(epochs[0], epochs[0] + len(epochs))) if epochs else True, epochs
+        self.note_epochs(self.program)
+        self._check_accumulators(stored)
+
+    def _check_accumulators(self, stored: do.StoredPipeline) -> None:
+        """What accumulators counted in an epoch are the rows that it wrote."""
+        for epoch in stored.history():
+            for part in self.program.parts:
+                seen = epoch.metrics.get(f"noted_{part.table}.accumulator seen")
+                if seen is not None:
+                    by_key = [
+                        value for name, value in epoch.metrics.items() if name.startswith(f"noted_{part.table}.accumulator keys")
+                    ]
+                    assert seen == sum(by_key) == epoch.rows.get(part.table, 0), (part, epoch)
+
+    def note_epochs(self, program: Program | None) -> None:
+        """The epochs that are new ran a program; None if that is not known."""
+        epochs = [epoch.epoch for epoch in do.StoredPipeline(str(self.place.root)).history()]
+        self.ran = dict.fromkeys(epochs, program) | self.ran
 
     def check_end(self) -> None:
         """The tables and sinks are those of the same program in a root of its own, which reads everything in one epoch."""
@@ -119,10 +146,12 @@ class World:
         whole_place = Place(self.place.landing, self.folder / "whole", self.folder / "whole_sinks")
         whole = self.program.build(whole_place, self.engine, finished=True)
         whole.run_until_caught_up()
-        parts = [part for part in self.program.parts if part.table not in self.unsure & self.sinks]
+        parts = [part for part in self.program.parts if part.table not in self.unsure or part.kind not in KEPT_OUTSIDE]
         content, wanted = content_of(last, parts, self.place), content_of(whole, parts, whole_place)
         for part in parts:
             assert content[part.table] == wanted[part.table], difference(part, content[part.table], wanted[part.table])
+            if (computed := expected(part, self.place.landing)) is not None:
+                assert computed == wanted[part.table], f"in Python: {difference(part, wanted[part.table], computed)}"
         self.check()
 
     def _compute_again(self, wholes: list[Part]) -> None:

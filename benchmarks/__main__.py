@@ -15,6 +15,7 @@ BENCHMARKS = (
     "begin_100000_vs_100",
     "large_epoch",
     "dagster_overhead",
+    "dagster_run",
     "flights_vs_foreach_batch",
     "cold_start",
     "nexmark",

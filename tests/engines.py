@@ -24,6 +24,9 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
+# An archive of Spark's classes would be left behind.
+os.environ.setdefault("DAGSTER_OPERATORS_JAVA_ARCHIVES", "no")
+
 EMBEDDED = Spark(
     master="local[2]",
     config={

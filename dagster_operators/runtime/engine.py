@@ -27,7 +27,7 @@ from dagster_operators.connectors.secret_settings import redacted
 from dagster_operators.errors import EngineError, EngineStoppedError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 from dagster_operators.operators import one_task
-from dagster_operators.runtime import spark_process
+from dagster_operators.runtime import java_start, spark_process
 from dagster_operators.runtime.other_users import check_alone
 from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, end, forget, growth_of
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
@@ -277,7 +277,7 @@ class Spark:
 
         if self.remote:
             return self._configured(SparkSession.builder.remote(self.remote).create())
-        check_java()
+        java = check_java()
         from delta import configure_spark_with_delta_pip
 
         builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")
@@ -286,7 +286,8 @@ class Spark:
         with spark_process.logged() as log:
             try:
                 builder = configure_spark_with_delta_pip(builder, packages(self.config))
-                spark_process.launch(builder)
+                local = _LOCAL.fullmatch(self.master or "local")
+                spark_process.launch(builder, java_start.options(self.settings(), java) if local else ())
                 return builder.getOrCreate()
             except Exception as error:
                 raise not_started(_reason(error), log.read_text(errors="replace")) from error
@@ -316,8 +317,12 @@ def select_api(*, connect: bool) -> None:
 
 
 @functools.cache
-def check_java() -> None:
-    """Raise JavaMissingError unless a Java runtime of version 17 or newer is there."""
+def check_java() -> str:
+    """The program of a Java runtime of version 17 or newer.
+
+    Raises:
+        JavaMissingError: There is none.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set DAGSTER_OPERATORS_ENGINE=sail, which needs none"
@@ -330,6 +335,7 @@ def check_java() -> None:
         raise JavaMissingError(
             f"Apache Spark needs Java 17 or newer, and {java} is version {version or 'unknown'}", remedy=remedy
         )
+    return java
 
 
 def default_engine() -> Spark:

@@ -60,7 +60,7 @@ def _sizes(dataflow: Dataflow, read: Slices, connector: Callable[[str], Connecto
 
     @cache
     def size_of(name: str) -> int | None:
-        return _bytes(read, connector(name), name, dataflow.renamed.get(name, name))
+        return bytes_read(read, connector(name), name, dataflow.renamed.get(name, name))
 
     def all_of(names: frozenset[str]) -> int | None:
         sizes = [size for name in names if (size := size_of(name)) is not None]
@@ -70,7 +70,7 @@ def _sizes(dataflow: Dataflow, read: Slices, connector: Callable[[str], Connecto
         yield node.name, Sizes(tuple(all_of(sources[stream.operator]) for stream in node.inputs), size_of(node.name))
 
 
-def _bytes(read: Slices, connector: Connector | None, *names: str) -> int | None:
+def bytes_read(read: Slices, connector: Connector | None, *names: str) -> int | None:
     """The bytes that an epoch read of a source or a lookup table; none of a source that had nothing new."""
     piece = next((read.offsets[name] for name in names if name in read.offsets), None)
     if connector is None or piece is None or piece.items is None:

@@ -15,9 +15,10 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.lowering import needed_operators
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.rules.rule_set import optimised
+from dagster_operators.runtime import java_start
 from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import PreparedEngine
-from dagster_operators.runtime.estimating import estimate, goes_otherwise
+from dagster_operators.runtime.estimating import bytes_read, estimate, goes_otherwise
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.spark_packages import need_for
 from dagster_operators.runtime.stages.stage_work import connector_of
@@ -73,12 +74,23 @@ class Planning:
         if self.engine.name == "spark" and (self._told is None or self._told[1] != shape):
             with located(pipeline=self.dataflow.name):
                 need_for(uri for uri, _ in self._places())
+                self._expect()
         session = self.engine.session()
         if self._told is None or self._told[0] is not session or self._told[1] != shape:
             with located(pipeline=self.dataflow.name):
                 tell_engine(session, self.engine.name, self._places())
             self._told = (session, shape)
         return session
+
+    def _expect(self) -> None:
+        """Let a Java that is not started yet know how much the last epoch read, where all of it is known."""
+        if not java_start.is_brief() or pipeline_in(self._coordinator.root) is None:
+            return
+        read = self._coordinator.view().last_read
+        names = [name for name in (read.offsets if read else ()) if name in self.dataflow.nodes]
+        sizes = [read and bytes_read(read, self.connector(name), name) for name in names]
+        if sizes and None not in sizes:
+            java_start.expect(sum(size or 0 for size in sizes))
 
     def _places(self) -> Iterator[tuple[str, Access]]:
         root = self._coordinator.root

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +37,9 @@ _TELLING: Final = (
     " ERROR ",
 )
 """What a line of the log has that says why Spark stopped, the most telling first."""
+
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""The environment variable with options of Java's that come before those in Spark's settings."""
 
 _logs: dict[int, Path] = {}
 """By the process's number."""
@@ -61,7 +64,7 @@ def logged() -> Iterator[Path]:
             _logs.setdefault(process.pid, log)
 
 
-def launch(builder: Any) -> None:
+def launch(builder: Any, options: Sequence[str] = ()) -> None:
     """Start Java, if there is none yet, for a session to be built, without its secrets.
 
     PySpark gives Java all settings as arguments, which every user of the machine sees. It gives them once more over its own
@@ -69,6 +72,7 @@ def launch(builder: Any) -> None:
 
     Args:
         builder: Of the session.
+        options: Of Java; those that the user gives it come behind them.
     """
     from pyspark import SparkConf, SparkContext
 
@@ -78,7 +82,15 @@ def launch(builder: Any) -> None:
     for name, value in builder._options.items():
         if not holds_secret(name, str(value)):
             conf.set(name, str(value))
-    SparkContext._ensure_initialized(conf=conf)
+    given_options = os.environ.get(_OPTIONS)
+    os.environ[_OPTIONS] = " ".join([*options, given_options or ""]).strip()
+    try:
+        SparkContext._ensure_initialized(conf=conf)
+    finally:
+        if given_options is None:
+            del os.environ[_OPTIONS]
+        else:
+            os.environ[_OPTIONS] = given_options
 
 
 def was_stopped(session: SparkSession) -> bool:

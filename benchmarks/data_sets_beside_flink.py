@@ -14,8 +14,11 @@ has that in it.
 
 Learnt: of five million rows of (a) in one process, 0.08 s of processor time go into files from the engine, 0.05 s out of them,
 and 0.28 s into Arrow's hash of keys and the sums; the exchange of the sums is 0.01 s. Of (b) it is 0.31 s for the exchange by
-key, and 0.8 s for the lookup. Of (c) most is Arrow's hash of keys, and the order of the edges in each round's lookup, which each
-task makes anew; a join with the solution set row by row took half of all. Of (e) most is in Python: rows are tuples.
+key, and 0.8 s for the lookup. Of (c) most was Arrow's hash of keys, and the order of the edges in each round's lookup, which each
+task made anew; a join with the solution set row by row took half of all. Since the lookup of the edges is remembered, and whole
+numbers are found without a hash, the last of eight rounds takes 0.03 s instead of 0.49 s; most is the grouping of the first
+rounds, then the solution set, which each round writes anew. With a million edges and 40 rounds of 100 rows, an epoch takes 1.9 s
+of processor time instead of 11.1 s. Of (e) most is in Python: rows are tuples.
 """
 
 from __future__ import annotations

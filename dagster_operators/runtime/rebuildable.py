@@ -56,6 +56,20 @@ def read_anew_for(verdict: Verdict, before: LogicalPlan) -> list[str]:
     return [] if sinks else found
 
 
+def read_anew_before_restart(verdict: Verdict, plan: LogicalPlan) -> list[str]:
+    """The sources that are read anew before an operator begins without state, so that it is computed anew.
+
+    There are none where a sink is behind, or where a source does not keep what it gave. An operator that only begins without
+    state reads no rows again, and what it made of earlier ones is gone.
+    """
+    if verdict.kind != "operator" or {*verdict.choices} != {"restart"} or not verdict.is_because(Why.SETTINGS):
+        return []
+    if verdict.was not in {node.name for node in plan.nodes}:
+        return []
+    sources, sinks = _together({verdict.was}, plan)
+    return [] if sinks or _forgets(plan, sources) else sources
+
+
 def with_the_way(verdicts: Iterable[Verdict], before: LogicalPlan) -> list[Verdict]:
     """Changes with how a source is read anew that cannot begin from nothing by itself."""
     return [replace(one, remedy=_anew(*_together([one.read_anew], before))) if one.read_anew else one for one in verdicts]

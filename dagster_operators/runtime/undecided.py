@@ -42,6 +42,10 @@ def undecided(
             lines.append(
                 f"    pipeline.reset({named}, 0, tables='restart'): what is behind begins anew, with what can be read still"
             )
+        if sources := ways.reset_first.get(verdict.subject):
+            named = repr(sources[0]) if len(sources) == 1 else list(sources)
+            reset = f"pipeline.reset({named}, 0, tables='restart')"
+            lines.append(f"    to begin without state reads no rows again; to compute it anew, first {reset}, then decide")
         if verdict.remedy:
             lines.append(f"    {verdict.remedy}")
         if not verdict.choices and (outside := ways.sinks.get(verdict.subject)):

@@ -11,6 +11,7 @@ from dagster_operators.runtime.rebuildable import (
     cannot_be_filled,
     in_the_way,
     only_in_program,
+    read_anew_before_restart,
     read_anew_for,
     rebuildable,
     tables_shown_by,
@@ -33,6 +34,7 @@ class WaysOut:
         unfillable: The changes about new tables that cannot have the rows of before, as a source does not keep them.
         reset: The sources that may be read anew from their beginning instead, where nothing else is left.
         in_program: The tables that the program alone can compute anew, and no command.
+        reset_first: The sources that are read anew before an operator begins without state, where it cannot be rebuilt.
     """
 
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class WaysOut:
     unfillable: Collection[str] = ()
     reset: Mapping[str, Sequence[str]] = field(default_factory=dict)
     in_program: Collection[str] = ()
+    reset_first: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: LogicalPlan) -> WaysOut:
@@ -73,7 +76,9 @@ def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: Log
     sinks = {one.subject: in_the_way(one, before, after) for one in verdicts}
     stranded = [one for one in verdicts if not (one.choices or one.decided or rebuilt[one.subject] or one.subject in waits)]
     reset = {one.subject: read_anew_for(one, before) for one in stranded if before is not None and not sinks[one.subject]}
-    return WaysOut(rebuilt, waits, sinks, renamed, unfillable, reset, only_in_program(after))
+    alone = [verdict for verdict in verdicts if not rebuilt[verdict.subject]]
+    reset_first = {verdict.subject: read_anew_before_restart(verdict, before) for verdict in alone if before is not None}
+    return WaysOut(rebuilt, waits, sinks, renamed, unfillable, reset, only_in_program(after), reset_first)
 
 
 def _begins_anew(verdict: Verdict, tables: Sequence[str]) -> bool:

@@ -128,6 +128,8 @@ class Attempt:
         self._context.figure(self._name, "jobs", results.jobs)
         for iteration, supersteps in results.supersteps.items():
             self._context.figure(self._name, f"supersteps of {iteration}", supersteps)
+        for use, times in results.prepared.items():
+            self._context.figure(self._name, use, times)
         for name, accumulator in results.accumulators.items():
             for shown, value in figures_of(f"accumulator {name}", accumulator.value):
                 self._context.figure(self._name, shown, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 
@@ -17,6 +18,7 @@ from dagster_operators.transactions.failpoints import watch
 from tests.engines import SAIL
 from tests.examples import fresh_examples
 from tests.following import done, refused, ways_of
+from tests.remedies import calls_in
 
 pytestmark = [pytest.mark.in_process, pytest.mark.usefixtures("sail"), pytest.mark.sail]
 Edge = tuple[int, int]
@@ -206,6 +208,20 @@ def test_a_changed_program_is_computed_anew_by_a_reset_before_the_decision(tmp_p
     for verdict in changed.changes():
         if verdict.choices:
             changed.decide(verdict.subject, "restart")
+    changed.run_until_caught_up()
+    assert found(changed) == {vertex: least + 100 for vertex, least in components(before(EPOCHS, 3)).items()}
+
+
+def test_the_error_says_the_order_in_which_a_changed_program_is_computed_anew(tmp_path):
+    """Its calls in that order, as they stand there."""
+    root = str(tmp_path / "root")
+    build(root, EPOCHS).run_epoch()
+    changed = build(root, EPOCHS, offset=100)
+    error = refused(changed.run_epoch, ChangedPipelineError)
+    (reset,) = re.findall(r"to compute it anew, first (pipeline\.reset\(.*?\)), then decide", str(error))
+    assert done(reset, lambda: changed) is None
+    (decide,) = [call for call in calls_in(str(error)) if call.startswith("pipeline.decide")]
+    assert done(decide, lambda: changed) is None
     changed.run_until_caught_up()
     assert found(changed) == {vertex: least + 100 for vertex, least in components(before(EPOCHS, 3)).items()}
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dagster_operators.errors import StorageError
 from dagster_operators.operators.datasets.arrow_columns import Place
 from dagster_operators.operators.datasets.arrow_values import values_of
+from dagster_operators.operators.datasets.prepared import Origin
 from dagster_operators.operators.datasets.rows import Row, in_order, named_rows
 from dagster_operators.optimizer.properties.ordering import Ordering
 from dagster_operators.types.arrow_schema import arrow_type, spark_type
@@ -93,14 +94,21 @@ class ColumnRows:
         batches: Gives the batches, each time anew.
         count: The number of rows.
         order: The order that the rows are to be in, and are not yet.
+        origin: Where they are, if they are the same in all rounds of an iteration.
     """
 
     def __init__(
-        self, layout: RowLayout, batches: Callable[[], Iterable[pa.RecordBatch]], count: int, order: Ordering | None = None
+        self,
+        layout: RowLayout,
+        batches: Callable[[], Iterable[pa.RecordBatch]],
+        count: int,
+        order: Ordering | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.layout = layout
         self.count = count
         self.order = order
+        self.origin = origin
         self._batches = batches
 
     @classmethod
@@ -120,7 +128,7 @@ class ColumnRows:
 
     def to_be_sorted(self, order: Ordering | None) -> ColumnRows:
         """The same rows in an order, which they are brought into once somebody needs it."""
-        return self if order is None else ColumnRows(self.layout, self._batches, self.count, order)
+        return self if order is None else ColumnRows(self.layout, self._batches, self.count, order, self.origin)
 
     def unsorted(self) -> Iterator[pa.RecordBatch]:
         """The batches, whatever order the rows are to be in."""

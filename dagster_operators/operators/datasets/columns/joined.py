@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from typing_extensions import override
 
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, fits
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork, Names
-from dagster_operators.operators.datasets.columns.sorting import all_in_order, is_comparable
+from dagster_operators.operators.datasets.columns.lookup import NOBODY, Lookup
+from dagster_operators.operators.datasets.columns.sorting import in_column_order, is_comparable
+from dagster_operators.operators.datasets.prepared import is_same, prepared
 from dagster_operators.optimizer import strategies
 from dagster_operators.optimizer.strategies import DriverStrategy
 
 _ROWS_OF_BLOCK: Final = 1 << 20
-_NOBODY: Final = -1
-"""The place of a partner that is not there."""
 _BY_SECOND: Final = (
     strategies.HYBRID_HASH_FIRST, strategies.CACHED_HASH_FIRST, strategies.LEFT_HASH_FIRST, strategies.RIGHT_HASH_FIRST,
     strategies.FULL_HASH_FIRST, strategies.RIGHT_OUTER_MERGE,
@@ -87,34 +87,59 @@ class JoinedFields(ColumnWork):
 
     @override
     def work(self, inputs: Sequence[ColumnRows], result: RowLayout, strategy: DriverStrategy) -> ColumnRows | None:
-        ordered = all_in_order(inputs)
-        if ordered is None or strategy not in (*_BY_FIRST, *_BY_SECOND):
+        if strategy not in (*_BY_FIRST, *_BY_SECOND):
             return None
         probing = 0 if strategy in _BY_FIRST else 1
-        probed, built = ordered[probing], ordered[1 - probing].table()
-        keys = (self.keys, self.second_keys)
-        if built is None or not _are_keys(built, keys[1 - probing]):
+        probed, built = inputs[probing], inputs[1 - probing]
+        if is_same(probed) and not is_same(built) and not any(self.keeps) and probed.count > built.count:
+            return self._found_in_probed(probed, built, probing, result)
+        return self._found_in_built(probed, built, probing, result)
+
+    def _found_in_built(self, probed: ColumnRows, built: ColumnRows, probing: int, result: RowLayout) -> ColumnRows | None:
+        """The pairs, by looking up each row in the other input."""
+        ordered, known = in_column_order(probed), self._by_key(built, 1 - probing)
+        if ordered is None or known is None:
             return None
-        met = np.zeros(built.num_rows if self.keeps[1 - probing] else 0, np.bool_)
-        lookup = _Lookup([built.column(key) for key in keys[1 - probing]])
+        met = np.zeros(known.table.num_rows if self.keeps[1 - probing] else 0, np.bool_)
         tables = [result.schema.empty_table()]
-        for block in probed.tables(_ROWS_OF_BLOCK):
-            if not fits(block) or not _are_keys(block, keys[probing]):
+        for block in ordered.tables(_ROWS_OF_BLOCK):
+            if not fits(block) or not _are_keys(block, self._keys[probing]):
                 return None
-            probes, partners = lookup.pairs([block.column(key) for key in keys[probing]], alone=self.keeps[probing])
+            columns = [block.column(key) for key in self._keys[probing]]
+            probes, partners = known.lookup.pairs(columns, alone=self.keeps[probing])
             if self.keeps[1 - probing]:
-                met[partners[partners != _NOBODY]] = True
-            if not self.fills and (partners == _NOBODY).any():
+                met[partners[partners != NOBODY]] = True
+            if not self.fills and (partners == NOBODY).any():
                 return None
-            sides, places = ((block, built), (probes, partners))
+            sides, places = ((block, known.table), (probes, partners))
             tables.append(self._pairs(result, sides[:: 1 - 2 * probing], places[:: 1 - 2 * probing]))
         if not met.all():
             if not self.fills:
                 return None
-            left = lookup.rows_without(met)
-            sides, places = ((probed.layout.schema.empty_table(), built), (np.full(len(left), _NOBODY), left))
+            left = known.lookup.rows_without(met)
+            sides, places = ((probed.layout.schema.empty_table(), known.table), (np.full(len(left), NOBODY), left))
             tables.append(self._pairs(result, sides[:: 1 - 2 * probing], places[:: 1 - 2 * probing]))
         return ColumnRows.of(result, pa.concat_tables(tables))
+
+    @property
+    def _keys(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.keys, self.second_keys
+
+    def _by_key(self, rows: ColumnRows, side: int) -> _ByKey | None:
+        """The rows of an input by their key; None where they are not looked up."""
+        keys = self._keys[side]
+        return prepared(rows, ("by key", keys, rows.order), partial(_by_key, rows, keys))
+
+    def _found_in_probed(self, probed: ColumnRows, built: ColumnRows, probing: int, result: RowLayout) -> ColumnRows | None:
+        """The same pairs in the same order, by looking up the few rows in the many that are the same in all rounds."""
+        ordered, known = in_column_order(built), self._by_key(probed, probing)
+        table = None if ordered is None else ordered.table()
+        if known is None or table is None or not _are_keys(table, self._keys[1 - probing]):
+            return None
+        few, many = known.lookup.pairs([table.column(key) for key in self._keys[1 - probing]], alone=False)
+        order = np.lexsort((few, many))
+        sides, places = ((known.table, table), (many[order], few[order]))
+        return ColumnRows.of(result, self._pairs(result, sides[:: 1 - 2 * probing], places[:: 1 - 2 * probing]))
 
     def _pairs(self, result: RowLayout, tables: Sequence[pa.Table], places: Sequence[npt.NDArray[np.int64]]) -> pa.Table:
         """Pairs of rows.
@@ -124,7 +149,7 @@ class JoinedFields(ColumnWork):
             tables: The rows of the first input, and of the second.
             places: The places of the rows of each pair in both.
         """
-        absent = [numbers == _NOBODY for numbers in places]
+        absent = [numbers == NOBODY for numbers in places]
         rows = [pa.array(numbers, mask=missing) for numbers, missing in zip(places, absent, strict=True)]
         columns: list[Any] = []
         for (side, field), kind in zip(self.fields, result.types, strict=True):
@@ -149,64 +174,19 @@ def _are_keys(table: pa.Table, fields: Sequence[int]) -> bool:
     return all(is_comparable(table.column(field), by_sign=True) for field in fields)
 
 
-class _Lookup:
-    """The rows of a table by their key.
+@dataclass(frozen=True)
+class _ByKey:
+    table: pa.Table
+    lookup: Lookup
 
-    Args:
-        keys: The columns of the key.
-    """
+    @property
+    def nbytes(self) -> int:
+        return int(self.table.nbytes) + self.lookup.nbytes
 
-    def __init__(self, keys: Sequence[Any]) -> None:
-        self._values: list[Any] = []
-        numbers: Any = None
-        for column in keys:
-            encoded: Any = column.combine_chunks().dictionary_encode()
-            self._values.append(encoded.dictionary)
-            numbers = encoded.indices if numbers is None else self._both(numbers, encoded.indices, len(encoded.dictionary))
-        found = numbers.to_numpy()
-        counts = np.bincount(found)
-        self._rows: npt.NDArray[np.int64] = np.argsort(found, kind="stable")
-        self._begins = np.concatenate([[0], np.cumsum(counts)])
 
-    def _both(self, first: Any, second: Any, values: int) -> Any:
-        """Numbers of pairs of numbers."""
-        encoded: Any = pa.array(first.to_numpy().astype(np.int64) * values + second.to_numpy()).dictionary_encode()
-        self._values.append(encoded.dictionary)
-        return encoded.indices
-
-    def rows_without(self, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """The positions of the table's rows that met no partner, those of a key where the key first comes.
-
-        Args:
-            met: Of each row, whether it met one.
-        """
-        return self._rows[~met[self._rows]]
-
-    def pairs(self, keys: Sequence[Any], *, alone: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The positions of rows with some keys, and of their partners in the table.
-
-        Args:
-            keys: The columns of the rows' keys.
-            alone: Whether rows without a partner are there, too.
-        """
-        values = iter(self._values)
-        numbers: Any = None
-        for column in keys:
-            known = next(values)
-            found: Any = pc.index_in(column, value_set=known)
-            if numbers is not None:
-                both = pc.add(pc.multiply(numbers.cast(pa.int64()), pa.scalar(len(known), pa.int64())), found.cast(pa.int64()))
-                found = pc.index_in(both, value_set=next(values))
-            numbers = found
-        probes = np.flatnonzero(pc.is_valid(numbers))
-        groups = numbers.drop_null().to_numpy()
-        begins, ends = self._begins[groups], self._begins[groups + 1]
-        counts = ends - begins
-        starts = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) if len(counts) else begins
-        probes, partners = np.repeat(probes, counts), self._rows[starts + np.arange(len(starts))]
-        if not alone or not numbers.null_count:
-            return probes, partners
-        left = np.flatnonzero(pc.is_null(numbers))
-        probes, partners = np.concatenate([probes, left]), np.concatenate([partners, np.full(len(left), _NOBODY)])
-        order = np.argsort(probes, kind="stable")
-        return probes[order], partners[order]
+def _by_key(rows: ColumnRows, keys: Sequence[int]) -> _ByKey | None:
+    ordered = in_column_order(rows)
+    table = None if ordered is None else ordered.table()
+    if table is None or not _are_keys(table, keys):
+        return None
+    return _ByKey(table, Lookup([table.column(key) for key in keys]))

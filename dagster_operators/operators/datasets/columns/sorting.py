@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows
+from dagster_operators.operators.datasets.prepared import prepared
 from dagster_operators.optimizer.properties.ordering import Direction, Ordering
 
 _ORDERED: Final = (
@@ -56,9 +58,14 @@ def in_column_order(rows: ColumnRows) -> ColumnRows | None:
     """The rows in the order that they are to be in; None where columns are not compared as Python's values are."""
     if rows.order is None:
         return rows
+    table = prepared(rows, ("in order", rows.order), partial(_sorted, rows, rows.order))
+    return None if table is None else ColumnRows.of(rows.layout, table)
+
+
+def _sorted(rows: ColumnRows, order: Ordering) -> pa.Table | None:
     table = rows.table()
-    places = None if table is None else order_of(table, rows.order)
-    return None if table is None or places is None else ColumnRows.of(rows.layout, table.take(places))
+    places = None if table is None else order_of(table, order)
+    return None if table is None or places is None else table.take(places)
 
 
 def all_in_order(several: Iterable[ColumnRows]) -> list[ColumnRows] | None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork
 from dagster_operators.operators.datasets.context import RuntimeContext
+from dagster_operators.operators.datasets.prepared import rows_at_hand
 from dagster_operators.operators.datasets.rows import Row, snapshot
 from dagster_operators.optimizer.properties.fields import Fields
 from dagster_operators.optimizer.properties.ordering import Ordering
@@ -107,7 +108,7 @@ class Driver(ABC):
 
     def rows(self, number: int = 0) -> Iterable[Row]:
         """The rows of an input, until the task is cancelled."""
-        for row in self.context.inputs[number]:
+        for row in rows_at_hand(self.context.inputs[number]):
             if self.is_cancelled:
                 return
             yield snapshot(row)  # others may read it, too, and a function may change it

@@ -5,15 +5,19 @@ A join gives the rows of both inputs to its function, None in place of a row tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from functools import partial
 from typing import ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.operators.datasets.drivers.driver import Driver, driver_for
-from dagster_operators.operators.datasets.rows import Key, Row, key_of
+from dagster_operators.operators.datasets.key_kinds import KeyKind
+from dagster_operators.operators.datasets.prepared import is_same, order_of, prepared, size_of
+from dagster_operators.operators.datasets.rows import Key, Row, key_of, snapshot
 from dagster_operators.optimizer import strategies
+from dagster_operators.optimizer.properties.fields import Fields
 from dagster_operators.optimizer.strategies import DriverStrategy
 
 _NOTHING: tuple[Row, ...] = (None,)
@@ -32,13 +36,79 @@ class PairDriver(Driver):
             self.context.collect(row)
 
 
+class RowsByKey:
+    """The rows of an input by their key, which later rounds may use, too.
+
+    Args:
+        rows: The rows of each key.
+        kinds: The kinds of the keys.
+    """
+
+    def __init__(self, rows: Mapping[Key, list[Row]], kinds: Iterable[KeyKind]) -> None:
+        self.rows = rows
+        self.kinds = frozenset(kinds)
+        self._may_change = any(snapshot(row) is not row for several in rows.values() for row in several)
+        self.nbytes = size_of(rows)
+
+    def for_a_round(self) -> RowsByKey:
+        """The same for a task: a row that a function may change is copied, once for each task that reads it."""
+        if not self._may_change:
+            return self
+        round_of = copy(self)
+        round_of.rows = _Copies(self.rows)
+        return round_of
+
+
+class _Copies(Mapping[Key, list[Row]]):
+    def __init__(self, rows: Mapping[Key, list[Row]]) -> None:
+        self._rows = rows
+        self._copied: dict[Key, list[Row]] = {}
+
+    def __getitem__(self, key: Key) -> list[Row]:
+        if key not in self._copied:
+            self._copied[key] = list(map(snapshot, self._rows[key]))
+        return self._copied[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 class KeyedPairDriver(PairDriver):
     """Calls a function with what has equal keys."""
 
     def key(self, side: int) -> Callable[[Row], Key]:
         """The function that gives the key of an input's row, whose kind is remembered."""
-        fields = self.context.work.keys if side == 0 else self.context.work.second_keys
-        return self.context.runtime.key_kinds.remembering(side, key_of(fields))
+        return self.context.runtime.key_kinds.remembering(side, key_of(self._fields(side)))
+
+    def by_key(self, side: int) -> Mapping[Key, list[Row]]:
+        """The rows of each key of an input, in the order in which keys first come.
+
+        Args:
+            side: The input.
+        """
+        rows = self.context.inputs[side]
+        if not is_same(rows):
+            return self._collected(side, self.rows(side))
+        form = ("rows by key", self._fields(side), order_of(rows))
+        rows_by_key = prepared(rows, form, partial(self._made, side, rows)).for_a_round()
+        self.context.runtime.key_kinds.sides[side].update(rows_by_key.kinds)
+        return rows_by_key.rows
+
+    def _fields(self, side: int) -> Fields:
+        return self.context.work.keys if side == 0 else self.context.work.second_keys
+
+    def _made(self, side: int, rows: Iterable[Row]) -> RowsByKey:
+        collected = self._collected(side, rows)
+        return RowsByKey(collected, self.context.runtime.key_kinds.sides[side])
+
+    def _collected(self, side: int, rows: Iterable[Row]) -> Mapping[Key, list[Row]]:
+        key, collected = self.key(side), dict[Key, list[Row]]()
+        for row in rows:
+            collected.setdefault(key(row), []).append(row)
+        return collected
 
 
 class HashJoinDriver(KeyedPairDriver):
@@ -49,10 +119,7 @@ class HashJoinDriver(KeyedPairDriver):
 
     @override
     def prepare(self) -> None:
-        key = self.key(self.builds)
-        self._table: dict[Key, list[Row]] = {}
-        for row in self.rows(self.builds):
-            self._table.setdefault(key(row), []).append(row)
+        self._table = self.by_key(self.builds)
 
     @override
     def run(self) -> None:
@@ -103,15 +170,14 @@ class TwoGroups(KeyedPairDriver):
         Args:
             ahead: The input in whose order the groups come, before those of keys that it has not.
         """
-        leading, others = (
-            {key: list(rows) for key, rows in groupby(self.rows(side), self.key(side))} for side in (ahead, 1 - ahead)
-        )
+        leading, others = self.by_key(ahead), self.by_key(1 - ahead)
         for key, rows in leading.items():
-            pair = rows, others.pop(key, [])
+            pair = rows, others.get(key, [])
             yield pair[ahead], pair[1 - ahead]
-        for rows in others.values():
-            pair = [], rows
-            yield pair[ahead], pair[1 - ahead]
+        for key, rows in others.items():
+            if key not in leading:
+                pair = [], rows
+                yield pair[ahead], pair[1 - ahead]
 
 
 class MergeJoinDriver(TwoGroups):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.prepared import MEMORY
 from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
 from dagster_operators.operators.datasets.running.fragment_runs import FragmentRuns, Launch, Results, read_by
 from dagster_operators.operators.datasets.running.fragment_task import SinkWriter, Source
@@ -55,6 +56,7 @@ class Execution:
         self._sources = sources
         self._keep = keep
         self._reached = reached
+        self._folder = folder
         self._runs = FragmentRuns(folder, launch, sinks)
         self._read: dict[int, int] = {}
         self._channels: Mapping[int, int] = {}
@@ -92,7 +94,10 @@ class Execution:
         self._fragments, self._iterations = layout.fragments, list(self._loops.values())
         if taken is not None:
             self._go_on(taken)
-        self._run()
+        try:
+            self._run()
+        finally:
+            MEMORY.forget(self._folder.path)  # where tasks run in this process; other processes do it in time
         return self._runs.results
 
     def _go_on(self, taken: Superstep) -> None:

@@ -32,6 +32,7 @@ class Results:
         supersteps: The number of rounds of each iteration, by its name.
         rows: The number of rows that came out of each operator, by its name.
         ways: In how many parts each operator worked by columns, and by rows, by its name and the word.
+        prepared: How often tasks made something of rows that are the same in all rounds, and how often they used it again.
         jobs: The number of jobs that an engine was given.
     """
 
@@ -40,6 +41,7 @@ class Results:
     supersteps: dict[str, int] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     ways: Counter[tuple[str, str]] = field(default_factory=Counter)
+    prepared: Counter[str] = field(default_factory=Counter)
     jobs: int = 0
 
 
@@ -74,17 +76,19 @@ class FragmentRuns:
         """Whether all that a fragment reads is there."""
         return all(number in self.stored or number in self.sources for number in read_by(fragment))
 
-    def run(self, fragments: Sequence[Fragment], now: Round | None = None) -> list[Report]:
+    def run(self, fragments: Sequence[Fragment], now: Round | None = None, same: frozenset[int] = frozenset()) -> list[Report]:
         """Run fragments, and take down what they wrote.
 
         Args:
             fragments: The fragments; none reads what another one writes.
             now: The round that they are in.
+            same: The numbers of the data sets that are the same in all rounds.
         """
         read = {number for fragment in fragments for number in read_by(fragment)}
         job = Job(
             self._folder, tuple(fragments), {number: self.stored[number] for number in read if number in self.stored},
             {number: self.sources[number] for number in read if number in self.sources}, self._sinks, now,
+            same=same & read,
         )  # fmt: skip
         reports = self._launch(job)
         self.results.jobs += 1
@@ -103,6 +107,7 @@ class FragmentRuns:
             self._add_up(report.accumulators)
             self.results.rows.update(report.rows)
             self.results.ways.update(report.ways)
+            self.results.prepared.update(report.prepared)
         for out in outgoing:
             if out.ship is Ship.RANGE and out.bounds is None and out.ordering is not None:
                 self._split(out, out.ordering, [key for report in reports for key in report.samples.get(out.stored, ())])

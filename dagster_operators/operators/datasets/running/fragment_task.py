@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -20,7 +21,8 @@ from dagster_operators.operators.datasets.context import (
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
 from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
 from dagster_operators.operators.datasets.key_kinds import KeyKinds
-from dagster_operators.operators.datasets.rows import Row, in_order, key_of
+from dagster_operators.operators.datasets.prepared import MEMORY, Origin, SameRows, rows_at_hand
+from dagster_operators.operators.datasets.rows import Row, in_order, key_of, snapshot
 from dagster_operators.operators.datasets.running.by_columns import (
     COLUMNS,
     ROWS,
@@ -97,6 +99,7 @@ class Job:
         round: The round that the fragments are in.
         records: The types of the user's own records.
         drivers: The drivers of strategies of packages from outside, by the strategy's name.
+        same: The numbers of the data sets that are the same in all rounds of the iteration.
     """
 
     folder: ExchangeFolder
@@ -107,6 +110,7 @@ class Job:
     round: Round | None = None
     records: tuple[type, ...] = ()
     drivers: Mapping[str, tuple[type[Driver], type[ChainedDriver] | None]] = field(default_factory=dict)
+    same: frozenset[int] = frozenset()
 
     def with_drivers(self) -> Job:
         """The job with the drivers that packages from outside registered here."""
@@ -133,6 +137,7 @@ class Report:
         aggregators: Those of the iteration's aggregators.
         rows: The number of rows that came out of each operator, by its name.
         ways: In how many parts each operator worked by columns, and by rows, by its name and the word.
+        prepared: How often something was made of rows that are the same in all rounds, and how often it was used again.
         key_kinds: The kinds of the keys that came to the operators with two inputs, by fragment and step.
         error: The failure, if there was one.
     """
@@ -144,6 +149,7 @@ class Report:
     aggregators: dict[str, Accumulator] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     ways: Counter[tuple[str, str]] = field(default_factory=Counter)
+    prepared: Counter[str] = field(default_factory=Counter)
     key_kinds: dict[tuple[int, int], KeyKinds] = field(default_factory=dict)
     error: OperatorsError | None = None
 
@@ -159,6 +165,7 @@ def run_part(job: Job, number: int, part: int) -> Report:
     report = Report()
     remember_records(job.records)
     drivers_as_sent(job.drivers)
+    MEMORY.forget_idle()
     try:
         _Part(job, number, part, report).run()
     except OperatorsError as error:
@@ -277,13 +284,27 @@ class _Part:
         elif (source := self._job.sources.get(incoming.stored or 0)) is not None:
             rows = source.rows(self._job.folder, self._part, self._fragment.parallelism)
         else:
-            stored = self._job.stored[incoming.stored or 0]
-            chunks = stored.chunks if incoming.everything else stored.parts.get(self._part, ())
-            columns = self._job.folder.columns(chunks) if chunks else None
-            rows = columns if columns is not None else self._job.folder.read(chunks) if chunks else ()
+            rows = self._stored(incoming)
         if isinstance(rows, ColumnRows):
             return rows.to_be_sorted(incoming.order)
+        if isinstance(rows, SameRows):
+            return rows
         return rows if incoming.order is None or is_nothing(rows) else in_order(rows, incoming.order)
+
+    def _stored(self, incoming: Incoming) -> Iterable[Row]:
+        """The rows of a data set that was written down."""
+        number, folder = incoming.stored or 0, self._job.folder
+        stored = self._job.stored[number]
+        chunks = stored.chunks if incoming.everything else stored.parts.get(self._part, ())
+        if not chunks:
+            return ()
+        columns = folder.columns(chunks)
+        if number in self._job.same:
+            origin = Origin(folder.path, tuple((chunk.file, chunk.offset) for chunk in chunks), self._report.prepared)
+            if columns is None:
+                return SameRows(partial(folder.read, chunks), origin, incoming.order)
+            columns.origin = origin
+        return folder.read(chunks) if columns is None else columns
 
     def _context(self, step: FragmentStep) -> RuntimeContext:
         broadcasts = {name: self._broadcast(number) for name, number in step.broadcasts.items()}
@@ -296,7 +317,8 @@ class _Part:
 
     def _broadcast(self, number: int) -> list[Row]:
         if number not in self._broadcasts:
-            self._broadcasts[number] = list(self._job.folder.read(self._job.stored[number].chunks))
+            rows = rows_at_hand(self._stored(Incoming(stored=number, everything=True)))
+            self._broadcasts[number] = list(map(snapshot, rows)) if number in self._job.same else list(rows)
         return self._broadcasts[number]
 
     def _collector(self, step: FragmentStep) -> tuple[Callable[[Row], None], Callable[[], None]]:

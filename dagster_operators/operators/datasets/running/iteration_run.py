@@ -81,6 +81,8 @@ class IterationRun:
         self._end = leaving[id(loop.end)]
         self._delta = None if loop.delta is None else leaving[id(loop.delta)]
         self._criterion = None if loop.criterion is None else leaving[id(loop.criterion)]
+        written = {out.stored for fragment in self._fragments for out in fragment.outgoing}
+        self._same = frozenset(set().union(*map(read_by, self._fragments)) - written - set(read.values()))
 
     def run(self, taken: Superstep | None, reached: Reached, keep: Callable[[BehindSuperstep], None]) -> Stored:
         """Run the rounds; the rows that leave the last one.
@@ -160,7 +162,7 @@ class IterationRun:
         """The reports of a round's tasks."""
         reports: list[Report] = []
         for level in sorted({fragment.level for fragment in self._fragments}):
-            reports += self._runs.run([fragment for fragment in self._fragments if fragment.level == level], now)
+            reports += self._runs.run([fragment for fragment in self._fragments if fragment.level == level], now, self._same)
         return reports
 
     def _go_round(self) -> None:

@@ -353,8 +353,9 @@ class Translation:
     def _operator(self, data_set: Bag) -> Node:
         node = data_set.operation.node(data_set, list(map(self._read, data_set.inputs)), self)
         node.function = function_kind(data_set.operation)
-        if data_set.declares_forwarded and isinstance(node.work, Work):
-            node.work = replace(node.work, declares_forwarded=True)
+        if isinstance(node.work, Work):
+            declares = node.work.declares_forwarded or data_set.declares_forwarded
+            node.work = replace(node.work, declares_forwarded=declares, layout=self.layout_of(data_set))
         return node
 
     def _read(self, data_set: Bag) -> Node:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -13,10 +12,9 @@ from hypothesis import strategies as st
 from dagster_operators import MemorySource, Pipeline
 from dagster_operators.api.datasets.stream_program import StreamProgram
 from dagster_operators.errors import OperatorsError
-from dagster_operators.operators.datasets.drivers.driver import Work
 from tests.engines import SAIL
 from tests.examples import fresh_examples
-from tests.operators.datasets.columns_drawn import STEPS, made, typed_rows
+from tests.operators.datasets.columns_drawn import STEPS, made, typed_rows, without_columns
 
 pytestmark = [pytest.mark.in_process, pytest.mark.sail]
 
@@ -27,9 +25,7 @@ def written(schema, rows, steps, parallelism, *, by_columns):
 
     def by_rows(*arguments, **named):
         chosen, sources = plan(*arguments, **named)
-        for candidate in (candidate for sink in chosen.sinks for candidate in sink):
-            if isinstance(candidate.node.work, Work):
-                candidate.node.work = replace(candidate.node.work, columns=None)
+        without_columns(chosen)
         return chosen, sources
 
     with tempfile.TemporaryDirectory() as root, mock.patch.object(StreamProgram, "plan", plan if by_columns else by_rows):

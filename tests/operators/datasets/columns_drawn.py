@@ -6,11 +6,14 @@ import datetime as dt
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -19,8 +22,10 @@ from dagster_operators.api.datasets.local_program import LocalProgram
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.operators.datasets.arrow_rows import ArrowRows
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout
+from dagster_operators.operators.datasets.drivers.driver import Work
 from dagster_operators.operators.datasets.rows import Row
 from dagster_operators.operators.datasets.running.exchange_files import ExchangeFolder
+from dagster_operators.optimizer.planning import OptimizedPlan
 from dagster_operators.optimizer.program import Source as SourceNode
 from dagster_operators.optimizer.program import ordered
 from dagster_operators.types.schema import Schema
@@ -149,6 +154,38 @@ def _first(data: DataSet, choose: Choices) -> DataSet:
     return result
 
 
+class Number(int):
+    """A number of a type of the user's own."""
+
+
+MADE: dict[str, Sequence[Any]] = {
+    "long": [1, 2, -3, 2**63 - 1, 2**63, Number(5), None, np.int64(4), 1.5],
+    "int": [1, 2, 2**31, None], "double": [0.5, -0.0, float("nan"), 3, None, np.float64(2.5)],
+    "float": [0.5, 0.1, 2, float("nan")],
+    "string": ["a", "b", "\ud800", None, StrEnum("Letters", {"A": "a"}).A], "binary": [b"a", bytearray(b"b"), None],
+    "decimal(5, 2)": [Decimal("1.50"), Decimal("1.5"), Decimal("-0.00"), 3, Decimal("99999.99")],
+    "timestamp": [_NOON, _NOON.astimezone(ZoneInfo("Europe/Berlin")), _NOON.replace(fold=1), None],
+    "timestamp_ntz": [_NOON.replace(tzinfo=None), _NOON.replace(tzinfo=None, fold=1)], "date": [_DAY, None, _NOON],
+    "boolean": [True, False, 1], "array<long>": [[1], (1,)], "struct<a: long>": [(1,)], "varchar(2)": ["a", "abc"],
+}  # fmt: skip
+"""Values that functions of rows give for a type: some are not exact in Arrow, and some are of no type that is taken."""
+
+
+def _made_rows(data: DataSet, choose: Choices) -> DataSet:
+    kinds = [choose.of(*MADE) for _ in range(choose.of(1, 2, 3))]
+    usual = choose.of(0, 1)
+    pools = [MADE[kind][: 2 if usual else None] for kind in kinds]
+    step = choose.of(1, 3, 7)
+
+    def several(row: Row) -> list[Any]:
+        start = len(repr(row)) * step
+        return [tuple(pool[(start + number) % len(pool)] for pool in pools) for number in range(start % 3)]
+
+    schema = ", ".join(f"m{number} {kind}" for number, kind in enumerate(kinds))
+    flat = data.flat_map(several, schema=schema).name("made")
+    return choose.of(flat, flat.filter(lambda row: len(repr(row)) % 3 > 0), flat.map(tuple, schema=schema))
+
+
 CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "project": lambda data, choose: data.project(*choose.fields(data, 3)),
     "distinct": lambda data, choose: data.distinct(*choose.fields(data)),
@@ -162,10 +199,15 @@ CALLS: dict[str, Callable[[DataSet, Choices], DataSet]] = {
     "rebalance": lambda data, choose: data.rebalance().set_parallelism(choose.of(1, 2, 3)),
     "sort": lambda data, choose: data.sort_partition(choose.of(*choose.fields(data)), choose.of("ascending", "descending")),
     "rows": lambda data, choose: data.filter(lambda _: True),
+    "made": _made_rows,
     "groups": lambda data, choose: data.group_by(*choose.fields(data)).reduce_group(listed),
 }
 _NUMBERS = st.lists(st.integers(0, 11), min_size=12, max_size=12)
 STEPS = st.lists(st.tuples(st.sampled_from(list(CALLS)), _NUMBERS), min_size=1, max_size=3)
+BEHIND_FUNCTIONS = st.tuples(_NUMBERS, st.sampled_from(list(CALLS)), _NUMBERS, st.sampled_from(list(CALLS)), _NUMBERS).map(
+    lambda drawn: [("made", drawn[0]), drawn[1:3], drawn[3:]]
+)
+"""A function of rows, and calls behind it."""
 JOINS = st.tuples(st.sampled_from(list(CALLS)), _NUMBERS, _NUMBERS).map(lambda drawn: [drawn[:2], ("join", drawn[2])])
 """A call, and a join behind it."""
 
@@ -178,6 +220,13 @@ def made(data: DataSet, steps: Sequence[tuple[str, Sequence[int]]]) -> DataSet:
     return data
 
 
+def without_columns(plan: OptimizedPlan) -> None:
+    """Have each operator of a plan work row by row."""
+    for candidate in (candidate for sink in plan.sinks for candidate in sink):
+        if isinstance(candidate.node.work, Work):
+            candidate.node.work = replace(candidate.node.work, columns=None, layout=None)
+
+
 def results(
     schema: str, rows: Sequence[Row], steps: Any, parallelism: int, folder: Path, *, by_columns: bool, make: Any = made
 ) -> list[str]:
@@ -186,8 +235,10 @@ def results(
     plan = program.plan(make(program.rows([], schema=schema).set_parallelism(parallelism), steps))
     (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, SourceNode))
     given = Given(schema, rows, by_columns)
+    if not by_columns:
+        without_columns(plan)
     try:
         (sink,) = ExecutionInFiles(plan, {source.name: given}, folder).run().values() or [[]]
     except OperatorsError as error:
-        return [f"{type(error).__name__}: {error.problem}"]
+        return [f"{type(error).__name__}: {error.problem} {error.where.get('operator')}"]
     return [f"{type(row).__name__} {getattr(row, '_fields', None)} {tuple(row)!r}" for row in sink]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,22 +16,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_operators.api.datasets.data_set import DataSet
 from dagster_operators.api.datasets.local_program import LocalProgram
-from dagster_operators.errors import SchemaError, StorageError
+from dagster_operators.errors import BadInputError, SchemaError, StorageError
 from dagster_operators.operators.datasets.arrow_columns import Place, column_of
 from dagster_operators.operators.datasets.arrow_values import values_of
 from dagster_operators.operators.datasets.columns import column_rows, groups, joined
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows, RowLayout, content_of, holds_batches, rows_within
 from dagster_operators.operators.datasets.columns.column_work import HandedOn
+from dagster_operators.operators.datasets.columns.exact_batches import exact_batch, has_exact_batches
 from dagster_operators.operators.datasets.columns.exact_sums import sums
 from dagster_operators.operators.datasets.columns.hashes import parts_of
-from dagster_operators.operators.datasets.running import by_columns, fragment_task
+from dagster_operators.operators.datasets.running import back_to_columns, by_columns, fragment_task
 from dagster_operators.operators.datasets.running.fragment_task import run_part
 from dagster_operators.operators.datasets.running.fragments import WRITE
 from dagster_operators.operators.datasets.running.part_numbers import part_of
 from dagster_operators.optimizer.program import Source, ordered
+from dagster_operators.types.arrow_schema import arrow_type
 from tests.examples import fresh_examples
-from tests.operators.datasets.columns_drawn import JOINS, STEPS, Given, many_rows, results, typed_rows
+from tests.operators.datasets.columns_drawn import BEHIND_FUNCTIONS, JOINS, STEPS, Given, Number, many_rows, results, typed_rows
 from tests.operators.datasets.in_files import ExecutionInFiles
 from tests.operators.datasets.test_arrow_rows import DECIMALS, SIMPLE, VALUES
 
@@ -47,6 +55,86 @@ def test_so_they_do_of_joins(schema_and_rows, steps, parallelism):
     with tempfile.TemporaryDirectory() as folder:
         expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
     assert found == expected
+
+
+@fresh_examples(150)
+@given(typed_rows() | many_rows(), BEHIND_FUNCTIONS, st.sampled_from([1, 2, 4]), st.sampled_from([2, 7, 100]))
+def test_so_they_do_behind_functions_of_rows(schema_and_rows, steps, parallelism, rows_of_batch):
+    schema, rows = schema_and_rows
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(back_to_columns, "_ROWS_OF_BATCH", rows_of_batch)
+        expected, found = (results(schema, rows, steps, parallelism, Path(folder), by_columns=way) for way in (False, True))
+    assert found == expected
+
+
+WORDS = [("to be or not", 1), ("to be", 2)]
+BEHIND: dict[str, Callable[[DataSet], DataSet]] = {
+    "a sum": lambda made: made.group_by("word").sum("n"),
+    "a join": lambda made: made.join(made).where("word").equal_to("word").project_first("word").project_second("n").data_set(),
+    "a filter": lambda made: made.filter(lambda row: row.n > 0).distinct("word"),
+    "an exchange": lambda made: made.partition_by_hash("word"),
+}
+
+
+def worked_by(make, function, tmp_path, most=1 << 29):
+    """In how many parts each operator worked by columns and by rows behind a function, and the rows; or the failure."""
+    program, ways = LocalProgram(2), Counter()
+    rows = program.rows([], schema="line string, i long").set_parallelism(2)
+    plan = program.plan(make(rows.flat_map(function, schema="word string, n long").name("made")).name("last"))
+    (source,) = (node for node in ordered([sink.node for sink in plan.sinks]) if isinstance(node, Source))
+
+    def launch(job):
+        reports = [run_part(job, *task) for task in job.tasks]
+        ways.update(reduce(add, (report.ways for report in reports), Counter()))
+        return reports
+
+    given = Given("line string, i long", WORDS, by_columns=True, of_batch=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(back_to_columns, "_MOST_BYTES", most)
+        (found,) = ExecutionInFiles(plan, {source.name: given}, tmp_path, launch).run().values()
+    return {way for name, way in ways if name == "last"}, sorted(map(tuple, found))
+
+
+@pytest.mark.parametrize("make", BEHIND.values(), ids=BEHIND)
+def test_rows_of_functions_return_to_columns(make, tmp_path):
+    ways, found = worked_by(make, lambda row: [(word, 1) for word in row.line.split()], tmp_path)
+    assert ways == {"columns"}
+    rows_alone = worked_by(make, lambda row: [(word, 1) for word in row.line.split()], tmp_path, most=0)
+    assert rows_alone == ({"rows"}, found)
+
+
+@pytest.mark.parametrize("make", BEHIND.values(), ids=BEHIND)
+def test_numbers_beyond_their_type_stay_rows(make, tmp_path):
+    _, found = worked_by(make, lambda row: [("small", row.i), ("large", row.i * 2**70)], tmp_path)
+    assert {number > 2**69 for word, number in found if word == "large"} == {True}
+
+
+def test_of_two_failures_that_of_the_earlier_row_is_told(tmp_path):
+    def failing(row):
+        yield "a", 1
+        yield None, 1
+        raise ValueError("later")
+
+    with pytest.raises(BadInputError, match="a key is null") as met:
+        worked_by(BEHIND["a sum"], failing, tmp_path)
+    assert met.value.where["operator"] == "last"
+
+
+@st.composite
+def values_by_type(draw):
+    kinds = draw(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3))
+    odd = st.sampled_from([2**63, 1.5, True, "\ud800", b"", Decimal("1.50"), Decimal("-0.00"), float("nan"), None, Number(3)])
+    values = [odd | (DECIMALS[kind] if kind in DECIMALS else VALUES[str(kind)]) for kind in kinds]
+    return kinds, draw(st.lists(st.tuples(*values), min_size=1, max_size=4))
+
+
+@fresh_examples(300)
+@given(values_by_type())
+def test_a_batch_has_the_rows_that_it_was_made_of(kinds_and_rows):
+    kinds, rows = kinds_and_rows
+    layout = RowLayout(tuple(map(arrow_type, kinds)), None)
+    batch = exact_batch(layout, rows) if has_exact_batches(layout) else None
+    assert batch is None or repr(layout.rows(batch)) == repr(rows)
 
 
 @fresh_examples(60)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.datasets.columns.column_rows import RowLayout
 from dagster_operators.operators.datasets.columns.column_work import ColumnWork
 from dagster_operators.operators.datasets.context import RuntimeContext
 from dagster_operators.operators.datasets.prepared import rows_at_hand
@@ -39,6 +40,7 @@ class Work:
         keeps_second: Whether those of the second are.
         declares_forwarded: Whether the user says of the function which fields it forwards.
         columns: The same work on columns, where it needs no function of the user's.
+        layout: The layout of the rows that come out, as far as the plan knows it.
     """
 
     function: Callable[..., Any] | None = None
@@ -52,6 +54,7 @@ class Work:
     keeps_second: bool = False
     declares_forwarded: bool = False
     columns: ColumnWork | None = None
+    layout: RowLayout | None = None
 
 
 @dataclass

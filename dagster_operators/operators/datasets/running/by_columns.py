@@ -80,6 +80,11 @@ def takes_columns(step: FragmentStep) -> bool:
     return _work_of(step) is not None or step.strategy == WRITE or is_over_arrow(step.strategy, step.work)
 
 
+def ahead_of_columns(steps: Sequence[FragmentStep]) -> int:
+    """How many of some steps come before those that all work by columns; the first one does not."""
+    return max((number for number, step in enumerate(steps, 1) if not takes_columns(step)), default=1)
+
+
 def is_nothing(rows: Iterable[Row]) -> bool:
     """Whether there are no rows, of which not even the fields are known."""
     return isinstance(rows, tuple) and not rows

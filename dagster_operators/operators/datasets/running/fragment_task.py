@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from dagster_operators.errors import OperatorsError, located
 from dagster_operators.operators.datasets.columns.column_rows import ColumnRows
+from dagster_operators.operators.datasets.columns.exact_batches import has_exact_batches
 from dagster_operators.operators.datasets.context import (
     Accumulator,
     Aggregator,
@@ -19,13 +20,15 @@ from dagster_operators.operators.datasets.context import (
     add_up,
 )
 from dagster_operators.operators.datasets.drivers import grouping, joining, reducing, row_wise
-from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, drivers_as_sent, drivers_of
+from dagster_operators.operators.datasets.drivers.driver import ChainedDriver, Driver, Work, drivers_as_sent, drivers_of
 from dagster_operators.operators.datasets.key_kinds import KeyKinds
 from dagster_operators.operators.datasets.prepared import MEMORY, Origin, SameRows, rows_at_hand
 from dagster_operators.operators.datasets.rows import Row, in_order, key_of, snapshot
+from dagster_operators.operators.datasets.running.back_to_columns import RETURN, Gathering
 from dagster_operators.operators.datasets.running.by_columns import (
     COLUMNS,
     ROWS,
+    ahead_of_columns,
     is_nothing,
     takes_columns,
     worked,
@@ -216,7 +219,6 @@ class _Part:
         steps = [head]
         while steps[-1].number in self._chained:
             steps.append(self._chained[steps[-1].number])
-        last = steps[-1]
         with located(operator=head.name):  # a key that rows are sorted by may be null
             inputs = [self._rows(incoming, head) for incoming in head.inputs]
         if head.strategy == WRITE:
@@ -225,24 +227,64 @@ class _Part:
             return
         with located(operator=head.name):
             rows, left = self._worked(steps, inputs)
-            for number, step in enumerate(steps):
-                self._report.ways[step.name, COLUMNS if number < len(steps) - len(left) else ROWS] += 1
             if not left:
-                self._hand_on(last, rows[0])
+                self._report.ways.update((step.name, COLUMNS) for step in steps)
+                self._hand_on(steps[-1], rows[0])
                 return
-        collect, finish = self._collector(last)
-        if head.strategy in _OWN and left[0] is head:
-            for row in self._own(head, rows):
-                collect(row)
-        else:
-            contexts = [self._context(step) for step in left]
-            tasks = [Step(step.strategy, step.work, context) for step, context in zip(left, contexts, strict=True)]
-            run_task(tasks[0], rows, tasks[1:], collect=collect)
-            for step, context in zip(left, contexts, strict=True):
-                if any(context.key_kinds.sides):
-                    self._report.key_kinds[self._number, step.number] = context.key_kinds
-            self._add_up(contexts)
+        self._report.ways.update((step.name, COLUMNS) for step in steps[: len(steps) - len(left)])
+        if head.strategy not in _OWN or left[0] is not head:
+            self._run_by_rows(left, rows)
+            return
+        self._report.ways[head.name, ROWS] += 1
+        collect, finish = self._collector(head)
+        for row in self._own(head, rows):
+            collect(row)
         finish()
+
+    def _run_by_rows(self, left: Sequence[FragmentStep], rows: Sequence[Iterable[Row]]) -> None:
+        """Run steps of which the first one works by rows, and the last ones by columns, if the rows before allow it."""
+        collect, finish = self._collector(left[-1])
+        contexts = [self._context(step) for step in left]
+        tasks = [Step(step.strategy, step.work, context) for step, context in zip(left, contexts, strict=True)]
+        ahead = ahead_of_columns(left)
+        gathering = self._gathering(left, ahead)
+        if gathering is not None:
+            tasks.insert(ahead, Step(RETURN, Work(gathering), RuntimeContext(left[-1].name)))
+        try:
+            run_task(tasks[0], rows, tasks[1:], collect=collect)
+        except OperatorsError:
+            if gathering is not None:  # an earlier row may fail behind: that failure comes first
+                gathering.go_on_by_rows()
+            raise
+        for step, context in zip(left, contexts, strict=True):
+            if any(context.key_kinds.sides):
+                self._report.key_kinds[self._number, step.number] = context.key_kinds
+        self._add_up(contexts)
+        if gathering is None or not gathering.is_taken:
+            ahead = len(left)
+            finish()
+        self._report.ways.update((step.name, ROWS) for step in left[:ahead])
+        self._report.ways.update((step.name, COLUMNS) for step in left[ahead:])
+
+    def _gathering(self, left: Sequence[FragmentStep], ahead: int) -> Gathering | None:
+        """The rows of the first steps, which work by rows, on their way into batches; None where nobody takes any."""
+        layout, last = left[ahead - 1].work.layout, left[-1]
+        needless = ahead == len(left) and not self._is_read_by_columns(last)
+        if needless or layout is None or last.claims is not None or not has_exact_batches(layout):
+            return None
+
+        def take(columns: ColumnRows) -> bool:
+            rows, still_left = worked(left[ahead:], [columns])
+            if not still_left:
+                self._hand_on(last, rows[0])
+            return not still_left
+
+        return Gathering(layout, take)
+
+    def _is_read_by_columns(self, step: FragmentStep) -> bool:
+        """Whether somebody takes a step's rows by their columns: a step here, or a file that columns are placed in."""
+        readers = (other for other in self._fragment.steps for incoming in other.inputs if incoming.step == step.number)
+        return any(map(takes_columns, readers)) or any(out.ship not in (Ship.RANGE, Ship.CUSTOM) for out in self._leaving(step))
 
     def _worked(
         self, steps: Sequence[FragmentStep], inputs: Sequence[Iterable[Row]]

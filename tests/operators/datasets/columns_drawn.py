@@ -166,7 +166,7 @@ MADE: dict[str, Sequence[Any]] = {
     "decimal(5, 2)": [Decimal("1.50"), Decimal("1.5"), Decimal("-0.00"), 3, Decimal("99999.99")],
     "timestamp": [_NOON, _NOON.astimezone(ZoneInfo("Europe/Berlin")), _NOON.replace(fold=1), None],
     "timestamp_ntz": [_NOON.replace(tzinfo=None), _NOON.replace(tzinfo=None, fold=1)], "date": [_DAY, None, _NOON],
-    "boolean": [True, False, 1], "array<long>": [[1], (1,)], "struct<a: long>": [(1,)], "varchar(2)": ["a", "abc"],
+    "boolean": [True, False, 1], "array<long>": [[1], [2, 3]], "struct<a: long>": [(1,)], "varchar(2)": ["a", "abc"],
 }  # fmt: skip
 """Values that functions of rows give for a type: some are not exact in Arrow, and some are of no type that is taken."""
 

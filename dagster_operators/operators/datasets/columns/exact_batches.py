@@ -86,5 +86,5 @@ def _is_as_read(value: Decimal, scale: int) -> bool:
 
 
 def _has_all_digits(array: pa.Array, values: Sequence[Any]) -> bool:
-    given = pa.array(values, pa.float64()).to_numpy(zero_copy_only=False)
-    return np.array_equal(array.cast(pa.float64()).to_numpy(zero_copy_only=False), given, equal_nan=True)
+    digits = pa.array(values, pa.float64()).to_numpy(zero_copy_only=False)
+    return np.array_equal(array.cast(pa.float64()).to_numpy(zero_copy_only=False), digits, equal_nan=True)

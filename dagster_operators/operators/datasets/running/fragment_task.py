@@ -229,7 +229,8 @@ class _Part:
             rows, left = self._worked(steps, inputs)
             if not left:
                 self._report.ways.update((step.name, COLUMNS) for step in steps)
-                self._hand_on(steps[-1], rows[0])
+                with located(operator=steps[-1].name):
+                    self._hand_on(steps[-1], rows[0])
                 return
         self._report.ways.update((step.name, COLUMNS) for step in steps[: len(steps) - len(left)])
         if head.strategy not in _OWN or left[0] is not head:
@@ -276,14 +277,15 @@ class _Part:
         def take(columns: ColumnRows) -> bool:
             rows, still_left = worked(left[ahead:], [columns])
             if not still_left:
-                self._hand_on(last, rows[0])
+                with located(operator=last.name):
+                    self._hand_on(last, rows[0])
             return not still_left
 
         return Gathering(layout, take)
 
     def _is_read_by_columns(self, step: FragmentStep) -> bool:
         """Whether somebody takes a step's rows by their columns: a step here, or a file that columns are placed in."""
-        readers = (other for other in self._fragment.steps for incoming in other.inputs if incoming.step == step.number)
+        readers = (reader for reader in self._fragment.steps for incoming in reader.inputs if incoming.step == step.number)
         return any(map(takes_columns, readers)) or any(out.ship not in (Ship.RANGE, Ship.CUSTOM) for out in self._leaving(step))
 
     def _worked(
@@ -382,13 +384,18 @@ class _Part:
         def collect(row: Row) -> None:
             nonlocal count
             count += 1
-            for take in takers:
-                take(row)
+            try:
+                for take in takers:
+                    take(row)
+            except OperatorsError as error:  # a key by which rows are exchanged may be null
+                error.locate(operator=step.name)
+                raise
 
         def finish() -> None:
             self._report.rows[step.name] += count
-            for end in ends:
-                end()
+            with located(operator=step.name):
+                for end in ends:
+                    end()
 
         return collect, finish
 

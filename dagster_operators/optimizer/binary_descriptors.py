@@ -138,7 +138,14 @@ class Joined(_OnKeys):
 
     @override
     def order(self, first: LocalOrder, second: LocalOrder) -> LocalOrder:
-        return LocalOrder.combined(first, second).without_unique() if self.sorts else LocalOrder()
+        """That of the input that is gone through; the rows of the other one come once more for each of its rows of a key."""
+        if not self.sorts:
+            return LocalOrder()
+        if self.driver is strategies.RIGHT_OUTER_MERGE:
+            first = first.up_to(len(self.first))
+        else:
+            second = second.up_to(len(self.second))
+        return LocalOrder.combined(first, second).without_unique()
 
 
 class JoinHint(Enum):
@@ -287,7 +294,8 @@ class CoGrouped(_OnKeys):
     def order(self, first: LocalOrder, second: LocalOrder) -> LocalOrder:
         if self.solution is not None:
             return second if self.solution == 0 else first
-        return LocalOrder.combined(first, second).without_unique()
+        # Groups come in the order of the first input. Those of keys that it has not come last.
+        return LocalOrder.combined(first, LocalOrder(grouped=second.grouped)).without_unique()
 
 
 @dataclass(frozen=True)

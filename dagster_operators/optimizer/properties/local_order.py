@@ -45,6 +45,19 @@ class LocalOrder:
         """The same behind an operator that may give rows of equal keys."""
         return replace(self, unique=()) if self.unique else self
 
+    def up_to(self, count: int) -> LocalOrder:
+        """The same behind an operator that keeps the order in the first fields alone, such as in those of a key.
+
+        Args:
+            count: How many fields that are.
+
+        >>> str(LocalOrder.by(Ordering.of([0, 1])).up_to(1).ordering)
+        '[0:ANY]'
+        """
+        ordering = None if self.ordering is None else Ordering(self.ordering.parts[:count])
+        grouped = self.grouped if ordering is None else ordering.fields
+        return LocalOrder(ordering, grouped, self.unique)
+
     def forwarded(self, forwarding: Forwarding) -> LocalOrder:
         """What is left of it behind an operator: the order up to the first field that is not handed on, and no other grouping.
 

@@ -39,9 +39,16 @@ def written(schema, rows, steps, parallelism, *, by_columns):
         return sorted(map(repr, pipeline.to_arrow("t").to_pylist()))
 
 
+TRIES = 40
+"""How often rows may come in another order, where a result depends on it: a pipeline promises none to ``min_by`` or ``first``."""
+
+
 @fresh_examples(5)
 @given(typed_rows(), STEPS, st.sampled_from([1, 2, 4]))
 def test_tables_are_the_same_by_columns_and_by_rows(schema_and_rows, steps, parallelism):
     schema, rows = schema_and_rows
-    expected, found = (written(schema, rows, steps, parallelism, by_columns=way) for way in (False, True))
-    assert found == expected
+    by_columns = written(schema, rows, steps, parallelism, by_columns=True)
+    by_rows = [written(schema, rows, steps, parallelism, by_columns=False)]
+    while by_columns not in by_rows and len(by_rows) < TRIES:
+        by_rows.append(written(schema, rows, steps, parallelism, by_columns=False))
+    assert by_columns in by_rows

@@ -29,7 +29,7 @@ SETTINGS: Final = {"spark.sql.maxSinglePartitionBytes": str(2**63 - 1)}
 """What a session needs for it: Spark moves rows of one task all the same if it thinks that they are more bytes than this."""
 
 MOST_BYTES_COPIED: Final = 32 * 1024 * 1024
-MOST_ROWS_COPIED: Final = 1_000_000
+MOST_ROWS_COPIED: Final = 250_000
 """No more bytes of files, and rows, than these are copied: processes of the engine have them in memory, where they are larger."""
 
 CLEARLY: Final = 4
@@ -44,6 +44,9 @@ _AS_LIMITED: Final = 2**45
 
 _LEFT_STAYS: Final = ("inner", "left", "left_semi", "left_anti")
 """Joins for which the right side may be copied to where the left one is."""
+
+_COPYING: Final = "spark.sql.autoBroadcastJoinThreshold"
+"""The setting that forbids, as -1, that sides of joins are copied."""
 
 _NAME: Final = "_dagster_operators_in_one_task"
 
@@ -141,9 +144,9 @@ def joined(left: DataFrame, right: DataFrame, on: Column, how: str) -> DataFrame
     here, there = _mark(left), _mark(right)
     if here is not None and there is not None and not (here.here and there.here):
         if how == "inner" and here.is_copied_to(there):
-            return left.hint("broadcast").join(right, on, how)
+            return _copied(left).join(right, on, how)
         is_copied = how in _LEFT_STAYS and there.is_copied_to(here)
-        return left.join(right.hint("broadcast") if is_copied else right, on, how)
+        return left.join(_copied(right) if is_copied else right, on, how)
     if here is None or there is None or there.rows is None:
         return left.join(right, on, how)
     near = right.hint("shuffle_hash")
@@ -154,6 +157,11 @@ def joined(left: DataFrame, right: DataFrame, on: Column, how: str) -> DataFrame
         return left.join(right, on, how)
     # Spark would join below what brings the rows into one task, but not below a limit.
     return _marked(left.limit(_ANY).join(near, on, how), _Mark(_AS_LIMITED, here.rows))
+
+
+def _copied(side: DataFrame) -> DataFrame:
+    """A side of a join, to be copied unless the session's user forbids it."""
+    return side if side.sparkSession.conf.get(_COPYING, "") == "-1" else side.hint("broadcast")
 
 
 def _mark(frame: DataFrame) -> _Mark | None:

@@ -12,10 +12,13 @@ import contextlib
 import hashlib
 import os
 import stat
+import subprocess
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 FOLDER_VARIABLE: Final = "DAGSTER_OPERATORS_JAVA_ARCHIVES"
 """Environment variable: the folder of archives, or ``no`` for none; by default one in the user's cache."""
@@ -23,9 +26,12 @@ FOLDER_VARIABLE: Final = "DAGSTER_OPERATORS_JAVA_ARCHIVES"
 _ARCHIVE, _UNFINISHED, _MARK = ".jsa", ".part", ".seen"
 _FIRST_BYTES: Final = (0xF00BABA8).to_bytes(4, "little")
 """What Java writes at the beginning of such an archive, when all else of it is written."""
+_WRITES: Final = "-XX:ArchiveClassesAtExit="
 _QUIET: Final = "-Xlog:cds*=off"
 _MOST: Final = 3
 """Archives that are kept, for several versions of Java or Spark; each has some 200 MB."""
+_UNUSED: Final = 7 * 86400.0
+"""Seconds without use after which an archive may go."""
 _ABANDONED: Final = 3600.0
 """Seconds after which an archive that was begun is not waited for."""
 
@@ -52,10 +58,23 @@ def options(java: str, settings: Mapping[str, str], *, make: bool) -> tuple[str,
         if not mark.exists():
             mark.touch(mode=0o600)
         elif make and not any(_unfinished(folder, key)):
-            part = folder / f"{key}.{os.getpid()}{_UNFINISHED}"
+            part = folder / f"{key}.{uuid4().hex}{_UNFINISHED}"
             part.touch(mode=0o600)  # so that no other process writes one, too; Java puts its file in this one's place
-            return (_QUIET, f"-XX:ArchiveClassesAtExit={part}")
+            return (_QUIET, f"{_WRITES}{part}")
     return ()
+
+
+def starts(java: str, chosen: Sequence[str]) -> bool:
+    """Whether Java starts with options; with none that write or use an archive, if it has no archive of its own classes.
+
+    Args:
+        java: The program.
+        chosen: The options; what the user's environment has comes by itself.
+    """
+    with tempfile.TemporaryDirectory() as folder:  # an archive that Java would write goes there
+        tried = [f"{_WRITES}{folder}/tried" if option.startswith(_WRITES) else option for option in chosen]
+        done = subprocess.run([java, *tried, "-version"], capture_output=True, check=False)  # noqa: S603 - Java, as Spark runs it
+    return done.returncode == 0
 
 
 def _folder() -> Path | None:
@@ -110,4 +129,5 @@ def _take_finished(folder: Path, archive: Path) -> None:
         return
     archives = sorted(folder.glob(f"*{_ARCHIVE}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_MOST:]:
-        old.unlink(missing_ok=True)
+        if time.time() - old.stat().st_mtime > _UNUSED:  # another machine may have it mapped
+            old.unlink(missing_ok=True)

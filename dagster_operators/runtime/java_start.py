@@ -3,16 +3,21 @@
 A Dagster run and a command are processes of their own. Half of their processor time goes into Java's second compiler and
 into loading Spark's classes, for code that hardly runs before the process ends. So such a process leaves the second compiler
 out, unless the last epoch was large or is not known. Each process maps Spark's classes from an archive, if there is one
-(`class_archive`). Options of the user come later on Java's command line, and win.
+(`class_archive`). Options in Spark's settings come later on Java's command line, and win. Where the user gives Java options,
+a short start of Java tries whether it takes all of them together: agents, for one, allow no archive to be written.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
 from dagster_operators.errors import EngineError
@@ -32,6 +37,9 @@ _RUNS_ONCE: Final = frozenset(
 )
 """Commands of Dagster whose process ends with the run."""
 
+_OPTIONS: Final = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+
+_log = logging.getLogger(__name__)
 _expected: list[int] = []
 
 
@@ -93,4 +101,24 @@ def options(settings: Mapping[str, str], java: str) -> tuple[str, ...]:
     """
     brief, small = is_brief(), bool(_expected) and max(_expected) <= SMALL
     compilers = _FIRST_COMPILER if brief and small else ()
-    return ("-XX:+IgnoreUnrecognizedVMOptions", *compilers, *class_archive.options(java, settings, make=brief))
+    user_options = _of_the_user(settings)
+    if user_options is None:
+        return ()
+    for chosen in ((*compilers, *class_archive.options(java, settings, make=brief)), compilers):
+        if chosen and class_archive.starts(java, [*chosen, *user_options]):
+            return tuple(chosen)
+    _log.debug("Java starts without options of this package")
+    return ()
+
+
+def _of_the_user(settings: Mapping[str, str]) -> list[str] | None:
+    """The options in Spark's settings; None if they cannot be told apart. Java takes those in the environment by itself."""
+    texts = [os.environ.get("SPARK_SUBMIT_OPTS", ""), *(settings.get(name, "") for name in _OPTIONS)]
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", ""), "conf")
+    setting = rf"^\s*(?:{'|'.join(map(re.escape, _OPTIONS))})[\s=]+(.*)$"
+    with contextlib.suppress(OSError):
+        texts += re.findall(setting, Path(folder, "spark-defaults.conf").read_text(), re.MULTILINE)
+    try:
+        return [option for text in texts for option in shlex.split(text)]
+    except ValueError:
+        return None

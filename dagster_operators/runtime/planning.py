@@ -87,7 +87,9 @@ class Planning:
         if not java_start.is_brief() or pipeline_in(self._coordinator.root) is None:
             return
         read = self._coordinator.view().last_read
-        names = [name for name in (read.offsets if read else ()) if name in self.dataflow.nodes]
+        names = list(read.offsets) if read else []
+        if not all(name in self.dataflow.nodes for name in names):  # renamed or gone since
+            return
         sizes = [read and bytes_read(read, self.connector(name), name) for name in names]
         if sizes and None not in sizes:
             java_start.expect(sum(size or 0 for size in sizes))

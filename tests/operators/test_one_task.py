@@ -148,7 +148,7 @@ def unasked(spark):
     names = ("spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold")
     before = {name: spark.conf.get(name, None) for name in names}
     for name in names:
-        spark.conf.set(name, "-1")
+        spark.conf.set(name, "1b")
     yield spark
     for name, value in before.items():
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
@@ -157,17 +157,17 @@ def unasked(spark):
 @pytest.mark.parametrize(
     ("how", "left", "right", "copied"),
     [
-        ("inner", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
-        ("inner", (20 * MB, 300_000), (100 * MB, 5_000_000), "BuildLeft"),
-        ("left", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
-        ("left_semi", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
-        ("left_anti", (100 * MB, 5_000_000), (20 * MB, 300_000), "BuildRight"),
-        ("left_semi", (20 * MB, 300_000), (100 * MB, 5_000_000), ""),
-        ("full", (100 * MB, 5_000_000), (20 * MB, 300_000), ""),
-        ("inner", (60 * MB, 5_000_000), (20 * MB, 300_000), ""),
-        ("inner", (1000 * MB, 5_000_000), (20 * MB, 2_000_000), ""),
+        ("inner", (100 * MB, 5_000_000), (20 * MB, 200_000), "BuildRight"),
+        ("inner", (20 * MB, 200_000), (100 * MB, 5_000_000), "BuildLeft"),
+        ("left", (100 * MB, 5_000_000), (20 * MB, 200_000), "BuildRight"),
+        ("left_semi", (100 * MB, 5_000_000), (20 * MB, 200_000), "BuildRight"),
+        ("left_anti", (100 * MB, 5_000_000), (20 * MB, 200_000), "BuildRight"),
+        ("left_semi", (20 * MB, 200_000), (100 * MB, 5_000_000), ""),
+        ("full", (100 * MB, 5_000_000), (20 * MB, 200_000), ""),
+        ("inner", (60 * MB, 5_000_000), (20 * MB, 200_000), ""),
+        ("inner", (1000 * MB, 5_000_000), (20 * MB, 300_000), ""),
         ("inner", (1000 * MB, 5_000_000), (20 * MB, None), ""),
-        ("inner", (1000 * MB, 5_000_000), (40 * MB, 300_000), ""),
+        ("inner", (1000 * MB, 5_000_000), (40 * MB, 200_000), ""),
         ("inner", (100 * MB, 5_000_000), (1 * MB, 3_000), ""),
     ],
 )
@@ -198,3 +198,10 @@ def test_sizes_add_up(spark):
     assert small.is_copied_to(large)
     assert not small.is_copied_to(_Mark(100 * MB, None)), "what is in one task moves nowhere"
     assert _mark(made_of(many.filter("v > 1"), many)) == _Mark(5 * MB, None, here=False)
+
+
+def test_no_side_is_copied_where_the_user_forbids_it(unasked):
+    unasked.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    large, small = of_size(unasked.range(50), 100 * MB, 5_000_000), of_size(unasked.range(9), 20 * MB, 200_000)
+    rows = joined(large.withColumnRenamed("id", "k"), small, _expr("k = id"), "inner")
+    assert "BroadcastHashJoin" not in rows._jdf.queryExecution().executedPlan().toString()

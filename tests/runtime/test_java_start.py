@@ -70,7 +70,7 @@ def test_another_value_is_refused_and_the_remedy_works() -> None:
     [
         ("brief", [SMALL], True),
         ("brief", [], False),  # how much there is, is not known
-        ("brief", [10, SMALL + 1], False),  # of two pipelines one is large
+        ("brief", [SMALL + 1, 10], False),  # of two pipelines one is large
         ("lasting", [10], False),
     ],
 )
@@ -79,6 +79,40 @@ def test_small_epochs_of_brief_processes_are_compiled_once(monkeypatch, kind, si
     for size in sizes:
         java_start.expect(size)
     assert (FIRST_COMPILER in options({}, "java")) is expected
+
+
+@pytest.fixture
+def archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A process that is to write an archive."""
+    monkeypatch.setenv(LIFETIME_VARIABLE, "brief")
+    monkeypatch.setenv(class_archive.FOLDER_VARIABLE, str(tmp_path / "archives"))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "")
+    java_start.expect(1)
+    options({}, check_java())
+    return tmp_path / "archives"
+
+
+def test_an_archive_is_written_by_the_second_process(archives: Path) -> None:
+    assert any("ArchiveClassesAtExit" in option for option in options({}, check_java()))
+    assert not list(archives.glob("*.jsa")), "the trial writes none"
+
+
+@pytest.mark.parametrize("way", ["settings", "environment", "JAVA_TOOL_OPTIONS", "file"])
+@pytest.mark.parametrize(
+    "given",
+    ["-Xshare:off", "-agentlib:jdwp=transport=dt_socket,server=y,suspend=n,address=127.0.0.1:0", "-Xmx600m"],
+)
+def test_java_starts_beside_options_of_the_user(archives, monkeypatch, tmp_path, way, given) -> None:
+    """Java ends with an error where it is to write an archive beside an agent, for one."""
+    settings = {"spark.driver.extraJavaOptions": given} if way == "settings" else {}
+    if way == "file":
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions  {given}\n")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    elif way != "settings":
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS" if way == "environment" else way, given)
+    chosen = options(settings, check_java())
+    assert class_archive.starts(check_java(), [*chosen, *([] if way == "JAVA_TOOL_OPTIONS" else [given])])
+    assert not any("ArchiveClassesAtExit" in option for option in chosen) or given == "-Xmx600m"
 
 
 EPOCHS = """

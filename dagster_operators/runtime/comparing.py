@@ -121,7 +121,8 @@ class Comparing:
             return Binding()
         if logical and logical == last.logical_plan and not view.decisions and not self._declares_others(view, last):
             return Binding(last.identities)
-        found = self.compare(view)
+        compared = self.compare(view)
+        found = self._superseded(compared, rebuilt)
         settled = self._settled(found, logical, rebuilt)
         if names := self.renamed_tables(view):
             raise PipelineError(
@@ -130,7 +131,7 @@ class Comparing:
             )  # fmt: skip
         anew = {one.name for one in settled if one.kind == "operator"}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
-        self.check_decided(found, rebuilt)
+        self.check_decided(compared, rebuilt)
         return self._bound(found, view, last, physical, anew)
 
     def check_decided(self, found: Comparison, rebuilt: Collection[str]) -> None:
@@ -139,17 +140,46 @@ class Comparing:
         Raises:
             PipelineError: Something was decided that takes effect with an epoch.
         """
-        waiting = [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]
+        superseded = self._superseded_by(found, rebuilt)
+        waiting = [this.subject for this in found.verdicts if this.decided in ("restart", "drop") and this not in superseded]
         if not rebuilt or not waiting:
             return
-        new = sorted(set(rebuilt) - {table.name for table in found.before.tables}) if found.before else []
-        first = "take the other changes back and run an epoch" if found.undecided else "run an epoch first"
+        new = self._new_tables(found, rebuilt)
+        refused = "if it is refused, take the change that it names out of the program, run it, and make that change again"
+        first = "take the other changes back and run an epoch" if found.undecided else f"run an epoch first; {refused}"
         if new and not found.undecided:  # it would be filled before that epoch, which does not begin
             first = f"take {', '.join(new)} out of the program, run an epoch, and put it back"
         raise PipelineError(
             f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
             remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
         )  # fmt: skip
+
+    def _superseded(self, comparison: Comparison, rebuilt: Collection[str]) -> Comparison:
+        """The comparison where tables that are computed anew take the place of what was decided about them.
+
+        Only the state that was to be dropped still is: tables are replaced, and operators begin anew with the rebuild.
+        """
+        from dagster_operators.plans.verdict import Level
+        from dagster_operators.plans.verdicts import restarted
+
+        superseded = self._superseded_by(comparison, rebuilt)
+        asked = tuple(replace(verdict, level=Level.DECISION, decided="") for verdict in superseded)
+        dropped = tuple(replace(verdict, empties=()) for verdict in superseded if verdict.decided == "drop")
+        others = tuple(verdict for verdict in comparison.verdicts if verdict not in superseded)
+        verdicts = (*others, *asked, *dropped)
+        return replace(comparison, verdicts=verdicts, undecided=(*comparison.undecided, *asked), restarted=restarted(verdicts))
+
+    def _superseded_by(self, comparison: Comparison, rebuilt: Collection[str]) -> list[Verdict]:
+        """The decided changes that a rebuild settles; a new table that is filled before an epoch takes no decision back."""
+        if not rebuilt or self._new_tables(comparison, rebuilt):
+            return []
+        decided = [verdict for verdict in comparison.verdicts if verdict.decided in ("restart", "drop")]
+        return [verdict for verdict in decided if self._is_settled(verdict, comparison, rebuilt)]
+
+    @staticmethod
+    def _new_tables(comparison: Comparison, rebuilt: Collection[str]) -> list[str]:
+        """The tables that the last epoch did not have, of some that are computed anew."""
+        return sorted(set(rebuilt) - {table.name for table in comparison.before.tables}) if comparison.before else []
 
     def _declares_others(self, view: LedgerView, last: Complete) -> bool:
         """Whether the code of operators, which is not in the plan, declares other state than the last epoch had."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.connectors.debezium_reader import check_key, entries_in
+from dagster_operators.connectors.required_places import required_places
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ENTRY, Changes
 from dagster_operators.graph.expressions import columns_of
@@ -87,5 +88,5 @@ class ReadEvents(Stateless):
     def rows(self, frame: DataFrame) -> DataFrame:
         logical = self.logical
         fields = Schema.from_ddl(logical.schema)
-        required = [one.name for one in fields.fields if not one.nullable]
+        required = required_places(fields)
         return entries_in(frame, logical.column, logical.order, fields.types, logical.keys, required)

@@ -16,11 +16,13 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
+from dagster_operators.connectors.required_places import RequiredPlace, required_places
 from dagster_operators.errors import PipelineError, SourceError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields
 from dagster_operators.operators.engine_schema import empty_as_declared
+from dagster_operators.types.data_type import Field
 from dagster_operators.types.ddl import parse_ddl
 from dagster_operators.types.schema import Schema
 
@@ -170,18 +172,25 @@ class Connector(ABC):
         return None
 
     @property
-    def required(self) -> tuple[str, ...]:
-        """The columns that the declared schema calls NOT NULL. A row without such a value is no row of the source."""
+    def required(self) -> tuple[RequiredPlace, ...]:
+        """The places that the declared schema calls NOT NULL. A row without such a value is no row of the source."""
         declared = self.declared_schema
-        return () if declared is None else tuple(field.name for field in parse_ddl(declared) if not field.nullable)
+        return () if declared is None else required_places(parse_ddl(declared))
 
     def planned_schema(self, session: SparkSession) -> str:
-        """The schema by which a pipeline is planned: required columns may be null in it, as engines would go wrong by a null."""
-        found, required = self.infer_schema(session), {name.lower() for name in self.required}
+        """The schema by which a pipeline is planned: required places may be null in it, as engines would go wrong by a null."""
+        schema_json, required = self.infer_schema(session), self.required
         if not required:
-            return found
-        fields = Schema.from_json(found).fields
-        return Schema(tuple(replace(one, nullable=one.nullable or one.name.lower() in required) for one in fields)).to_json()
+            return schema_json
+        columns = {place.column.lower() for place in required if not place.is_nested}
+        with_places = {place.column.lower() for place in required if place.is_nested}
+
+        def planned(field: Field) -> Field:
+            name = field.name.lower()
+            kind = Schema((field,)).with_nulls().fields[0].type if name in with_places else field.type
+            return replace(field, type=kind, nullable=field.nullable or name in columns)
+
+        return Schema(tuple(map(planned, Schema.from_json(schema_json)))).to_json()
 
     @property
     def row_keys(self) -> tuple[str, ...] | None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
 from dagster_operators.connectors.debezium_values import as_texts, has_bytes
-from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, MISSING, lacks_time
+from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, MISSING, lacks_value
+from dagster_operators.connectors.required_places import RequiredPlace
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
@@ -160,7 +161,12 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
 
 
 def entries_in(  # noqa: PLR0917 - what a reader of a column needs
-    frame: DataFrame, event: str, order: str, types: Mapping[str, DataType], keys: Sequence[str], required: Sequence[str] = ()
+    frame: DataFrame,
+    event: str,
+    order: str,
+    types: Mapping[str, DataType],
+    keys: Sequence[str],
+    required: Sequence[RequiredPlace] = (),
 ) -> DataFrame:
     """What the events in a column do: the row's columns and those of :data:`ENTRY_COLUMNS`.
 
@@ -172,7 +178,7 @@ def entries_in(  # noqa: PLR0917 - what a reader of a column needs
         order: SQL for a whole number that orders them.
         types: The columns of the row.
         keys: The key columns of the row.
-        required: The columns that are declared NOT NULL.
+        required: The places that are declared NOT NULL.
     """
     _refuse_bytes_within(frame.sparkSession, types)
     cut = functools.partial(_cut_column, _Events({name: str(kind) for name, kind in types.items()}, tuple(keys)))
@@ -180,7 +186,9 @@ def entries_in(  # noqa: PLR0917 - what a reader of a column needs
     _refuse_no_whole_number(order, schema_of(given).types["place"])
     given = given.selectExpr("event", "CAST(place AS BIGINT) AS place")
     found = _read(given, cut, types, tuple(keys))
-    missing = [f"CASE WHEN {lacks_time(name, found.columns)} THEN {literal(MISSING.format(name))} END" for name in required]
+    missing = [
+        f"CASE WHEN {lacks_value(place, found.columns)} THEN {literal(MISSING.format(place.path))} END" for place in required
+    ]
     reason = f"nullif(concat_ws('; ', {', '.join([CORRUPT_REASON, *missing])}), '')" if missing else CORRUPT_REASON
     return found.selectExpr(*map(quoted, types), _or_fail(f"'{NO_EVENT}'", reason), PLACE)
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.places import places_of
+from dagster_operators.connectors.required_places import RequiredPlace
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
@@ -86,8 +87,9 @@ class MemorySource(Connector):
 
     @property
     @override
-    def required(self) -> tuple[str, ...]:
-        return ()  # its batches are looked at when they are made into Arrow
+    def required(self) -> tuple[RequiredPlace, ...]:
+        # Columns of its batches are looked at when they are made into Arrow.
+        return tuple(place for place in super().required if place.is_nested)
 
     @property
     def declared_schema(self) -> str | None:

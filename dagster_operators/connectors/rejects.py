@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.connector import PART
+from dagster_operators.connectors.required_places import RequiredPlace
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.changes import ENTRY, MOVE, OPERATION, told_column
 from dagster_operators.graph.places import PLACES
@@ -32,7 +33,7 @@ UNTIMED: Final = "the event time is null"
 """The reason where a row says no time."""
 
 MISSING: Final = "{} is null, and declared NOT NULL"
-"""The reason where a row has no value in a column of that name."""
+"""The reason where a row has no value at a place of that path."""
 
 REJECTS_SCHEMA: Final = "file string, record string, reason string"
 """The schema of the rejects, as DDL."""
@@ -61,22 +62,27 @@ def as_rejects(rows: DataFrame, reason: str) -> DataFrame:
 
 
 def lacks_time(column: str, columns: Sequence[str], *, with_moves: bool = False) -> str:
-    """SQL for whether a row has no event time and should; a change event that brings no row, or not this value, need not.
-
-    Args:
-        column: The column of the time.
-        columns: The columns there are.
-        with_moves: Whether an event that gives a row another key counts in both of the things that it does.
+    """SQL for whether a row has no event time and should, as :func:`lacks_value` says it.
 
     >>> lacks_time("at", ["at"])
     '`at` IS NULL'
     """
-    name = quoted(column)
+    return lacks_value(RequiredPlace(column, column, f"{quoted(column)} IS NULL"), columns, with_moves=with_moves)
+
+
+def lacks_value(place: RequiredPlace, columns: Sequence[str], *, with_moves: bool = False) -> str:
+    """SQL for whether a row has no value and should; a change event that brings no row, or not this value, need not.
+
+    Args:
+        place: The place of the value.
+        columns: The columns there are.
+        with_moves: Whether an event that gives a row another key counts in both of the things that it does.
+    """
     if OPERATION not in columns:
-        return f"{name} IS NULL"
+        return place.is_null
     moves = f", '{MOVE}'" if with_moves else ""
     brings = f"substring_index({OPERATION}, ' ', 1) IN ('insert', 'update', 'upsert'{moves})"
-    return f"({name} IS NULL AND {brings} AND instr(concat({OPERATION}, ' '), ' {told_column(column)} ') = 0)"
+    return f"({place.is_null} AND {brings} AND instr(concat({OPERATION}, ' '), ' {told_column(place.column)} ') = 0)"
 
 
 def split_untimed(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
@@ -85,7 +91,9 @@ def split_untimed(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
     return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), UNTIMED)
 
 
-def split_missing(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
-    """The rows with a value in a column, and the others as rejects."""
-    lacks = lacks_time(column, rows.columns, with_moves=True)
-    return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), MISSING.format(column))
+def split_missing(rows: DataFrame, place: RequiredPlace) -> tuple[DataFrame, DataFrame]:
+    """The rows with a value at a place, and the others as rejects."""
+    lacks = lacks_value(place, rows.columns, with_moves=True)
+    if place.is_nested:  # Sail hands conditions to Parquet scans, which know no lambdas; one with a random number it keeps
+        lacks = f"({lacks} = (rand() < 2))"
+    return rows.where(f"NOT {lacks}"), as_rejects(rows.where(lacks), MISSING.format(place.path))

@@ -58,7 +58,7 @@ _PLACE: Final = frozenset((
 _HEAD: Final = re.compile(
     r"a record cannot be parsed|an input file is truncated, or not of the format and schema it is read with|the stage failed"
     r"|a change event cannot be read|a key has several rows at the end of the epoch, so it is no key|\w+ raised \w+"
-    r"|\d+ rows have no event time|\d+ rows have no value in a column that is declared NOT NULL"
+    r"|\d+ rows have no event time|\d+ rows have no value in a (?:column|field) that is declared NOT NULL"
     r"|rows are to be rejected, and nobody reads them|the function gave no tuple of three"
     r"|a message of the output '[^']*' does not fit its type [\w<>()\[\], :=/-]+"
 )

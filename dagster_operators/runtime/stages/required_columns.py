@@ -1,4 +1,4 @@
-"""Columns that a source declares NOT NULL: a row without such a value fails the epoch, or is set aside with its corrupt records.
+"""Columns and nested fields that a source declares NOT NULL: a row without such a value fails the epoch, or is rejected.
 
 Engines differ: of text they pass a null on, and of Parquet one of them fails without a word of the source.
 So they are told of such columns as of any others (``Connector.planned_schema``), and the rows are looked at here.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
-from dagster_operators.connectors.rejects import lacks_time, split_missing
+from dagster_operators.connectors.rejects import lacks_value, split_missing
+from dagster_operators.connectors.required_places import RequiredPlace
 from dagster_operators.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.runtime.stages.observed import Observed
 
-_FIGURE: Final = "null in "
+_FIGURE: Final = "null in place "
 
 
 class RequiredColumns:
@@ -31,7 +32,7 @@ class RequiredColumns:
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
-        self._watched: dict[str, dict[str, str]] = {}
+        self._watched: dict[str, tuple[dict[str, str], Sequence[RequiredPlace]]] = {}
 
     def of_source(self, source: str, connector: Connector, items: Any, rows: DataFrame, *, beside: Collection[str]) -> DataFrame:
         """The same rows of a source, with what is to be counted in them: nothing where the connector knows the nulls.
@@ -47,23 +48,24 @@ class RequiredColumns:
             BadInputError: The connector knows that a value is missing.
         """
         unknown = []
-        for column in _required(connector, rows.columns, beside):
-            nulls = connector.null_count(items, column)
+        for place in _required(connector, rows.columns, beside):
+            nulls = UNKNOWN if place.is_nested else connector.null_count(items, place.column)
             if nulls is UNKNOWN:
-                unknown.append(column)
+                unknown.append(place)
             else:
-                _require_none(column, nulls, source=source)
+                _require_none(place, nulls, source=source)
         return self._counted("source", source, rows, unknown)
 
     def of_lookup(self, operator: str, connector: Connector, rows: DataFrame) -> DataFrame:
         """The same rows of a lookup table, with what is to be counted in them."""
         return self._counted("operator", operator, rows, _required(connector, rows.columns, ()))
 
-    def _counted(self, what: str, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-        if not columns:
+    def _counted(self, what: str, name: str, rows: DataFrame, places: Sequence[RequiredPlace]) -> DataFrame:
+        if not places:
             return rows
-        figures = {_FIGURE + column: f"count_if({lacks_time(column, rows.columns)})" for column in columns}
-        self._watched[watched := f"required {name}"] = {what: name}
+        lacking = [lacks_value(place, rows.columns) for place in places]
+        figures = {f"{_FIGURE}{number}": f"count_if({condition})" for number, condition in enumerate(lacking)}
+        self._watched[watched := f"required {name}"] = {what: name}, places
         return self._observed.watch(watched, rows, figures)
 
     def check(self) -> None:
@@ -72,29 +74,31 @@ class RequiredColumns:
         Raises:
             BadInputError: A row has no value.
         """
-        for watched, where in self._watched.items():
-            for name, nulls in self._observed.values(watched).items():
-                _require_none(name.removeprefix(_FIGURE), int(nulls or 0), **where)
+        for watched, (where, places) in self._watched.items():
+            nulls = self._observed.values(watched)
+            for number, place in enumerate(places):
+                _require_none(place, int(nulls[f"{_FIGURE}{number}"] or 0), **where)
 
 
 def split_required(connector: Connector, rows: DataFrame, *, beside: Collection[str]) -> tuple[DataFrame, list[DataFrame]]:
     """The rows of a source that have all values that it requires, and the others as rejects."""
     rejected = []
-    for column in _required(connector, rows.columns, beside):
-        rows, missing = split_missing(rows, column)
+    for place in _required(connector, rows.columns, beside):
+        rows, missing = split_missing(rows, place)
         rejected.append(missing)
     return rows, rejected
 
 
-def _required(connector: Connector, columns: Collection[str], beside: Collection[str]) -> list[str]:
+def _required(connector: Connector, columns: Collection[str], beside: Collection[str]) -> list[RequiredPlace]:
     there = {name.lower() for name in columns} - {name.lower() for name in beside}
-    return [name for name in connector.required if name.lower() in there]
+    return [place for place in connector.required if place.column.lower() in there]
 
 
-def _require_none(column: str, nulls: int, **where: Any) -> None:
+def _require_none(place: RequiredPlace, nulls: int, **where: Any) -> None:
     if nulls:
+        part = "a field" if place.is_nested else "a column"
         aside = 'or set such rows aside: a FileSource with corrupt="reject" does; ' if "source" in where else ""
         raise BadInputError(
-            f"{nulls} rows have no value in a column that is declared NOT NULL", column=column, **where,
+            f"{nulls} rows have no value in {part} that is declared NOT NULL", column=place.path, **where,
             remedy=f"correct the input; {aside}or leave NOT NULL out of the schema",
         )  # fmt: skip

@@ -33,8 +33,8 @@ def united(node: Union, enumeration: Enumeration) -> Iterator[Candidate]:
         for required in interests:
             left = enumeration.channel(first_edge, first, required, changes=_changes(first_edge))
             right = enumeration.channel(second_edge, second, required, changes=_changes(second_edge))
-            if left is None or right is None:
-                continue
+            if left is None or right is None or left.distribution.is_replicated is not right.distribution.is_replicated:
+                continue  # copies in each part beside rows that are there once: neither can be made like the other
             if not required.is_trivial:
                 left, right = _alike(enumeration, (first_edge, second_edge), left, right)
             left, right = enumeration.with_breaks(node, _WAY.driver, left, right)

@@ -20,7 +20,7 @@ from dagster_operators.optimizer.program import Edge, Joiner, Node, Placeholder,
 from dagster_operators.optimizer.properties.distribution import Distribution, RequiredDistribution
 from dagster_operators.optimizer.properties.fields import in_order
 from dagster_operators.optimizer.properties.local_order import LocalOrder, RequiredOrder
-from dagster_operators.optimizer.strategies import NO_DRIVER, DriverStrategy, ExecutionMode, Ship
+from dagster_operators.optimizer.strategies import NO_DRIVER, DriverStrategy, ExecutionMode, LocalStrategy, Ship
 
 
 class Enumeration:
@@ -120,15 +120,15 @@ class Enumeration:
     ) -> Iterator[tuple[RequiredDistribution, RequiredOrder, Channel]]:
         """The same, each with the interests that it is for."""
         changes = edge.source.parallelism != edge.target.parallelism
-        interest = self.interests.of_edges[edge]
+        interest, of_two = self.interests.of_edges[edge], len(edge.target.inputs) > 1
         for source in self.before(edge):
             seen: set[object] = set()
             for distribution in interest.distributions:
                 channel = self.channel(edge, source, distribution, changes=changes)
                 if channel is None:
                     continue
-                for order in interest.orders:
-                    way = channel.sorted_for(order)
+                ways = [(order, way) for order in interest.orders for way in _sorted_ways(channel, order, of_two=of_two)]
+                for order, way in ways:
                     key = (way.ship, way.keys, way.ordering, way.boundaries, way.local, way.local_ordering, id(way.partitioner))
                     if not each_once or key not in seen:
                         seen.add(key)
@@ -257,6 +257,15 @@ class Enumeration:
             choices[candidate.node] = candidate
         candidate.choices = choices
         return candidate
+
+
+def _sorted_ways(channel: Channel, required: RequiredOrder, *, of_two: bool) -> Iterator[Channel]:
+    """A channel whose rows meet an order; one of two inputs is also sorted anew, as the other may be in another direction."""
+    way = channel.sorted_for(required)
+    yield way
+    ordering = required.sorted_by
+    if of_two and way is channel and ordering is not None and not ordering.is_met_by(channel.order.ordering):
+        yield replace(channel, local=LocalStrategy.SORT, local_ordering=ordering)
 
 
 class _Into:

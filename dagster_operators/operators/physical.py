@@ -286,12 +286,18 @@ class PhysicalOperator(ABC, Generic[Facts]):
     """Whether it is of the batch kind: Python in the engine's workers, behind the driver's own exchange."""
     keeps_places: bool = True
     """Whether rows of its only input stay where its exchange brought them, and the engine moves them nowhere else."""
-    unique_by: tuple[tuple[str, ...], ...] = ()
-    """Sets of columns in each of which no two rows are equal that it gives in an epoch, or in a round of its loop."""
-    asks_unique_by: tuple[str, ...] | None = None
-    """The columns by which it brings its rows together, unless no two of them are equal there; its edges say which it is."""
     reads_twice: ClassVar[bool] = False
     """Whether it has the engine compute its inputs more than once, so that what comes in must be the same each time."""
+
+    @property
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
+        """Sets of columns in each of which no two rows are equal that it gives in an epoch, or in a round of its loop."""
+        return ()
+
+    @property
+    def asks_unique_by(self) -> tuple[str, ...] | None:
+        """The columns by which it brings its rows together, unless no two of them are equal there; its edges say which it is."""
+        return None
 
     @property
     def exclusive(self) -> bool:

@@ -65,7 +65,7 @@ def options(java: str, settings: Mapping[str, str], *, make: bool) -> tuple[str,
 
 
 def starts(java: str, chosen: Sequence[str]) -> bool:
-    """Whether Java starts with options; with none that write or use an archive, if it has no archive of its own classes.
+    """Whether Java starts with options.
 
     Args:
         java: The program.

@@ -37,7 +37,7 @@ class AggregateChanges(RelationalOperator[AggregateTypes]):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.logical.keys,)
 
     @override

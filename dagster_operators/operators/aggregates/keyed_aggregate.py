@@ -75,7 +75,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.logical.keys,)
 
     @override

@@ -208,7 +208,7 @@ class ConsolidateRows(Stateless):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.logical.keys,)
 
     @override
@@ -225,7 +225,7 @@ class ConsolidateAllRows(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.logical.keys,)
 
     @override

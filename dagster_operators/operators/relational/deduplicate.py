@@ -171,12 +171,12 @@ class FirstOfKeys(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.logical.keys,) if self.logical.within is None else ()
 
     @property
     @override
-    def asks_unique_by(self) -> tuple[str, ...] | None:  # type: ignore[override]
+    def asks_unique_by(self) -> tuple[str, ...] | None:
         return self.logical.keys if self.logical.within is None else None
 
     @property

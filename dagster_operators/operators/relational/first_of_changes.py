@@ -43,7 +43,7 @@ class FirstRowsOfChanges(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return self.first.unique_by
 
     @override

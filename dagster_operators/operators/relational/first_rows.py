@@ -130,12 +130,12 @@ class FirstRowsInState(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return self.first.unique_by
 
     @property
     @override
-    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+    def asks_unique_by(self) -> tuple[str, ...]:
         return self.first.keys
 
     @override
@@ -177,12 +177,12 @@ class FirstRowsInTable(TableOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return self.first.unique_by
 
     @property
     @override
-    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+    def asks_unique_by(self) -> tuple[str, ...]:
         return self.first.keys
 
     @property

@@ -216,7 +216,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     @property
     @override
-    def asks_unique_by(self) -> tuple[str, ...] | None:  # type: ignore[override]
+    def asks_unique_by(self) -> tuple[str, ...] | None:
         return None if self.of_events or self.logical.max_deleted is not None else self.keys
 
     @override

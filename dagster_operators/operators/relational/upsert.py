@@ -80,12 +80,12 @@ class OneRowOfKey(Stateless):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return (self.keys,)
 
     @property
     @override
-    def asks_unique_by(self) -> tuple[str, ...]:  # type: ignore[override]
+    def asks_unique_by(self) -> tuple[str, ...]:
         return self.keys
 
     @override

@@ -64,7 +64,7 @@ class ReadWholeTable(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return () if self.keys is None else (self.keys,)
 
     @override

@@ -80,7 +80,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return ((*self.logical.keys, WINDOW_START),)
 
     @override

@@ -155,7 +155,7 @@ class FirstRowsOfWindows(RelationalOperator):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         windows = (*self.logical.keys, *_BOUNDS)
         if self.logical.ties:
             return ()

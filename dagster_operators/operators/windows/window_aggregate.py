@@ -68,7 +68,7 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
 
     @property
     @override
-    def unique_by(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+    def unique_by(self) -> tuple[tuple[str, ...], ...]:
         return ((*self.logical.keys, WINDOW_START),)
 
     def _waiting(self, number: Varying = constant) -> PlacedRows:
